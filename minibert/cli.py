@@ -1,0 +1,147 @@
+"""The command line: one dataclass becomes the flags, and a user's mistake becomes one sentence.
+
+The lowest room of the house: every other module may import it, it imports none of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import os
+import sys
+import traceback
+from typing import Any, Callable, Iterable, NoReturn, Sequence
+
+from tqdm import tqdm
+
+
+class UserError(ValueError):
+    """A mistake of the user's (a wrong file, flag or value): one sentence that says what, where and what to do.
+
+    Scripts print it on stderr and exit with status 2; the server answers 4xx. Never a traceback.
+    """
+
+
+class Interrupted(Exception):
+    """SIGINT or SIGTERM arrived and the state is saved: the message says how to go on (exit status 130)."""
+
+
+def flag(default: Any, help: str, *, choices: Sequence[Any] | None = None, metavar: str | None = None,
+         nargs: str | int | None = None, const: Any = None, type: Callable | None = None) -> Any:
+    """A dataclass field that is also a command-line flag: `seed: int = flag(42, "…")` becomes `--seed`.
+
+    `help` states the effect; the default is appended. A bool becomes a switch. `nargs="+"` makes a list.
+    """
+    meta = dict(help=help, choices=choices, metavar=metavar, nargs=nargs, const=const, type=type)
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=meta)
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """" (did you mean 'x'?)" when one of `known` is close to `word`, else ""."""
+    close = difflib.get_close_matches(str(word), [str(k) for k in known], n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; `{self.prog} --help` lists every flag.")
+
+
+def parser(spec: type, prog: str, description: str) -> argparse.ArgumentParser:
+    """An argparse parser with one flag per dataclass field made by `flag` (others are left out).
+
+    A field whose metadata has no `help` is not a flag. Positional arguments are added by the caller.
+    """
+    p = _Parser(prog=prog, description=description, allow_abbrev=False, exit_on_error=True,
+                formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=100))
+    for f in dataclasses.fields(spec):
+        meta = f.metadata
+        if "help" not in meta:
+            continue
+        default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+        name = "--" + f.name.replace("_", "-")
+        shown = " ".join(map(str, default)) if isinstance(default, list) else default
+        tail = "" if default is None or default is False or default == "" else f" [default: {shown}]"
+        kw: dict[str, Any] = dict(dest=f.name, default=argparse.SUPPRESS, help=(meta["help"] + tail).replace("%", "%%"))
+        if default is False and meta["nargs"] is None and meta["type"] is None:
+            p.add_argument(name, action="store_true", **kw)
+            continue
+        kw["type"] = meta["type"] or (type(default[0]) if isinstance(default, list) and default
+                                      else type(default) if default is not None and not isinstance(default, (bool, list)) else str)
+        if meta["nargs"] is not None:
+            kw["nargs"] = meta["nargs"]
+        if meta["const"] is not None:
+            kw["const"] = meta["const"]
+        if meta["choices"] is not None:
+            choices = list(meta["choices"])
+            kw["metavar"] = meta["metavar"] or "{" + ",".join(map(str, choices)) + "}"
+            kw["type"] = _one_of(name, choices, kw["type"])
+        elif meta["metavar"]:
+            kw["metavar"] = meta["metavar"]
+        else:
+            kw["metavar"] = {int: "N", float: "X"}.get(kw["type"], "VALUE")
+        p.add_argument(name, **kw)
+    return p
+
+
+def _one_of(name: str, choices: list, to: Callable) -> Callable:
+    def convert(text: str) -> Any:
+        try:
+            value = to(text)
+        except (TypeError, ValueError):
+            value = text
+        if value not in choices:
+            raise argparse.ArgumentTypeError(
+                f"'{text}' is not one of {', '.join(map(str, choices))}{nearest(text, choices)}")
+        return value
+    return convert
+
+
+def parse(p: argparse.ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
+    """The values given on the command line and no others, by field name.
+
+    Raises UserError for an unknown flag, naming the nearest valid one.
+    """
+    given, rest = p.parse_known_args(list(argv))
+    if rest:
+        flags = [s for action in p._actions for s in action.option_strings]
+        word = next((w for w in rest if w.startswith("-")), rest[0])
+        bare = word.split("=")[0]
+        raise UserError(f"unknown argument '{bare}'{nearest(bare, flags)}; `{p.prog} --help` lists every flag.")
+    return vars(given)
+
+
+def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a script's `main(argv)` and turn what happened into the exit status of DESIGN.
+
+    0 done · 2 the user's mistake (one sentence on stderr) · 1 our fault (traceback) · 130 interrupted.
+    """
+    try:
+        status = main(sys.argv[1:] if argv is None else argv) or 0
+        sys.stdout.flush()
+    except UserError as e:
+        print(f"error: {e}", file=sys.stderr)
+        status = 2
+    except Interrupted as e:
+        print(f"interrupted: {e}", file=sys.stderr)
+        status = 130
+    except KeyboardInterrupt:
+        print("interrupted: nothing was being written.", file=sys.stderr)
+        status = 130
+    except BrokenPipeError:  # `… | head`: the reader has gone, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    sys.exit(status)
+
+
+def progress(things: Iterable | None = None, *, desc: str = "", total: int | None = None, unit: str = "it",
+             quiet: bool = False, **kw: Any) -> tqdm:
+    """A tqdm bar for anything that may take more than two seconds; silent when stderr is no terminal."""
+    return tqdm(things, desc=desc, total=total, unit=unit, leave=False, delay=1.0,
+                disable=quiet or not sys.stderr.isatty(), dynamic_ncols=True, **kw)
