@@ -1,0 +1,549 @@
+"""A run folder or a published classifier → predictions, batched.
+
+    predictor = Predictor("runs/reviews-tiny")
+    predictor.predict(["…", "…"])        # [{"label", "confidence", "scores"}, …], in the order given
+
+    python -m minibert.predictor RUN FILE.csv > out.csv
+
+The steps are methods of their own, because the server runs them on different threads: `encode` (text → windows of
+ids), `forward` (windows → logits, one padded batch), `pool_windows` (windows → documents), `answer` (probabilities →
+what the user reads).
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, TextIO
+
+import numpy as np
+import torch
+
+from . import cli, convert, pretrained, tokenization
+from .cli import UserError
+from .files import read_json
+
+POOLINGS = ("mean_probs", "mean_logits", "max", "weighted")
+MULTI_LABEL = "multi_label_classification"
+
+
+class Window(NamedTuple):
+    """One sequence as the encoder takes it, special tokens included. A text is one window, but under --truncate chunk."""
+    input_ids: list[int]
+    token_type_ids: list[int]
+
+
+def say_on_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class Predictor:
+    """A trained classifier with its tokenizer and everything that was fitted on validation.
+
+    `run_or_model` is a run folder, a folder of several seeds (its best on validation is taken, and said), or the
+    folder or hub name of a published classifier. `batch_tokens` bounds rows × longest row of a batch. `threads` sets
+    torch's thread count for the whole process. `precision`: "fp32", or "fast" (see `half_precision`).
+
+    Public fields: `info` (run.json, or {} for a published classifier), `name`, `labels` (index order), `multi_label`,
+    `takes_pairs`, `classifier`, `tokenizer`, `device`, `precision` (what is really used), `max_len`, `truncate`,
+    `stride`, `pooling`, `temperature`, `thresholds` (multi-label: one per label), `decision_threshold` ((index, value)
+    or None).
+
+    Raises UserError where nothing that can classify is found. All methods may be called from any thread.
+    """
+
+    def __init__(self, run_or_model: str | os.PathLike, device: str = "auto", precision: str = "fp32",
+                 batch_tokens: int = 8192, threads: int | None = None, say: Callable[[str], Any] = say_on_stderr):
+        source = best_seed(Path(run_or_model), say) if Path(run_or_model).is_dir() else str(run_or_model)
+        info = read_run_info(Path(source)) if (Path(source) / "run.json").is_file() else {}
+        if not info:
+            refuse_without_head(str(source))
+        classifier = convert.load_classifier(str(source), say=say)
+        self._set_up(classifier, tokenization.load_tokenizer(str(source)), info, name=str(source), device=device,
+                     precision=precision, batch_tokens=batch_tokens, threads=threads, say=say)
+
+    @classmethod
+    def from_parts(cls, classifier: torch.nn.Module, tokenizer: Any, info: dict | None = None, *, name: str = "",
+                   device: str = "auto", precision: str = "fp32", batch_tokens: int = 8192,
+                   threads: int | None = None, say: Callable[[str], Any] = say_on_stderr) -> Predictor:
+        """A predictor from objects already in memory (`info` as in run.json). Puts the classifier in eval mode."""
+        self = cls.__new__(cls)
+        self._set_up(classifier, tokenizer, info or {}, name=name, device=device, precision=precision,
+                     batch_tokens=batch_tokens, threads=threads, say=say)
+        return self
+
+    def _set_up(self, classifier, tokenizer, info, *, name, device, precision, batch_tokens, threads, say) -> None:
+        if threads is not None:
+            if threads < 1:
+                raise UserError(f"threads is {threads}; it must be at least 1.")
+            torch.set_num_threads(threads)
+        if batch_tokens < 1:
+            raise UserError(f"batch_tokens is {batch_tokens}; it must be at least 1.")
+        self.name, self.info, self.tokenizer = name, info, tokenizer
+        self.batch_tokens = batch_tokens
+        self.device = choose_device(device)
+        self.labels = list(info.get("labels") or classifier.labels)
+        self.multi_label = bool(info["multi_label"]) if info else classifier.problem_type == MULTI_LABEL
+        self.takes_pairs = len(info.get("text_col") or ["text"]) == 2
+        longest = min(classifier.config.max_tokens, tokenizer.max_tokens or classifier.config.max_tokens)
+        self.max_len = min(int(info.get("max_len") or longest), classifier.config.max_tokens)
+        self.truncate = info.get("truncate") or "right"
+        self.stride = int(info.get("stride") or 0)
+        self.pooling = info.get("pooling") or "mean_probs"
+        self.temperature = float(info.get("temperature") or 1.0)
+        self.thresholds = self._thresholds(info)
+        self.decision_threshold = self._decision_threshold(info)
+        self.classifier = classifier.to(self.device).eval()
+        self.precision = "fp32"
+        if precision == "fast":
+            self.precision = half_precision(self.device, say)
+            if self.precision != "fp32":
+                self.classifier.to({"bf16": torch.bfloat16, "fp16": torch.float16}[self.precision])
+        elif precision != "fp32":
+            raise UserError(f"precision '{precision}' is not one of fp32, fast.")
+
+    def _thresholds(self, info: dict) -> np.ndarray | None:
+        """Multi-label: the probability from which each label counts as given, (C,); 0.5 where none was tuned."""
+        if not self.multi_label:
+            return None
+        tuned = info.get("thresholds") or {}
+        return np.array([float(tuned.get(label, 0.5)) for label in self.labels])
+
+    def _decision_threshold(self, info: dict) -> tuple[int, float] | None:
+        tuned = info.get("decision_threshold")
+        if not tuned or self.multi_label:
+            return None
+        if tuned["label"] not in self.labels or len(self.labels) != 2:
+            raise UserError(f"{self.name}/run.json has a decision_threshold for '{tuned['label']}', which is not one "
+                            f"of two labels ({', '.join(self.labels)}); the file is damaged.")
+        return self.labels.index(tuned["label"]), float(tuned["value"])
+
+    # ---- text → windows → logits -----------------------------------------------------------------------------
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Window]]:
+        """The windows of each text: one, or several with `truncate="chunk"`. Never empty: a blank text is [CLS][SEP]."""
+        if pairs is not None and len(pairs) != len(texts):
+            raise UserError(f"there are {len(texts)} texts but {len(pairs)} second texts; each text needs its own.")
+        if self.takes_pairs and pairs is None and texts:
+            raise UserError("this model was trained on pairs of texts; give the second text too.")
+        first = self.tokenizer.ids(list(texts))
+        second = self.tokenizer.ids(list(pairs)) if pairs is not None else [None] * len(first)
+        if self.truncate == "chunk":
+            return [[Window(*w) for w in self.tokenizer.windows(a, b, max_len=self.max_len, stride=self.stride)]
+                    for a, b in zip(first, second)]
+        return [[Window(*self.tokenizer.build(a, b, max_len=self.max_len, truncate=self.truncate))]
+                for a, b in zip(first, second)]
+
+    def forward(self, windows: Sequence[Window]) -> np.ndarray:
+        """Logits (len(windows), C) float32 of one batch, padded to its longest member.
+
+        Raises FloatingPointError if the model yields NaN or infinity: a wrong number is never passed on.
+        """
+        longest = max(len(w.input_ids) for w in windows)
+        input_ids = np.full((len(windows), longest), self.tokenizer.pad_id, dtype=np.int64)
+        token_type_ids = np.zeros((len(windows), longest), dtype=np.int64)
+        attention_mask = np.zeros((len(windows), longest), dtype=np.int64)
+        for i, w in enumerate(windows):
+            n = len(w.input_ids)
+            input_ids[i, :n], token_type_ids[i, :n], attention_mask[i, :n] = w.input_ids, w.token_type_ids, 1
+        # inference_mode is a state of the thread, not of the process: it must stand here, where the work is done,
+        # or a server's worker thread would record gradients.
+        with torch.inference_mode():
+            logits = self.classifier(input_ids=torch.from_numpy(input_ids).to(self.device),
+                                     attention_mask=torch.from_numpy(attention_mask).to(self.device),
+                                     token_type_ids=torch.from_numpy(token_type_ids).to(self.device))
+            logits = logits.float().cpu().numpy()
+        if not np.isfinite(logits).all():
+            raise FloatingPointError("the model yields values that are not finite: its weights are damaged or its "
+                                     "activations overflow in this precision.")
+        return logits
+
+    def window_logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None, quiet: bool = True,
+                      ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Logits of every window (W,C), the index of its text (W,), and its length in tokens (W,)."""
+        windows = [(i, w) for i, of_text in enumerate(self.encode(texts, pairs)) for w in of_text]
+        lengths = np.array([len(w.input_ids) for _, w in windows], dtype=np.int64)
+        logits = np.zeros((len(windows), len(self.labels)), dtype=np.float32)
+        with cli.progress(total=len(windows), desc="predict", unit="text", quiet=quiet) as bar:
+            for rows in token_budget_batches(lengths, self.batch_tokens):
+                logits[rows] = self.forward([windows[i][1] for i in rows])
+                bar.update(len(rows))
+        return logits, np.array([i for i, _ in windows], dtype=np.int64), lengths
+
+    def logits(self, texts: Sequence[str], pairs: Sequence[str] | None = None, quiet: bool = True) -> np.ndarray:
+        """Logits (n,C) float32 before temperature, in the order of `texts`; one row per document under chunk.
+
+        Raises FloatingPointError if the model yields values that are not finite.
+        """
+        logits, document, lengths = self.window_logits(texts, pairs, quiet)
+        if self.truncate != "chunk":
+            return logits
+        return pool_windows(logits, document, lengths, self.pooling, self.multi_label)
+
+    # ---- logits → answers ------------------------------------------------------------------------------------
+
+    def to_probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """(n,C) float64 from pooled logits (n,C): softmax (or a sigmoid per label) of logits / temperature."""
+        scaled = logits.astype(np.float64) / self.temperature
+        return np.exp(log_sigmoid(scaled) if self.multi_label else log_softmax(scaled))
+
+    def probabilities(self, texts: Sequence[str], pairs: Sequence[str] | None = None, quiet: bool = True) -> np.ndarray:
+        """(n,C) float64, after temperature: rows sum to 1, but for multi-label, where each label has its own."""
+        return self.to_probabilities(self.logits(texts, pairs, quiet))
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """(n,) predicted class index; multi-label: (n,C) bool. Ties go to the lower index."""
+        if self.multi_label:
+            return probabilities >= self.thresholds
+        if self.decision_threshold is not None:
+            index, value = self.decision_threshold
+            return np.where(probabilities[:, index] >= value, index, 1 - index)
+        return probabilities.argmax(axis=1)
+
+    def answer(self, probabilities: np.ndarray) -> dict[str, Any]:
+        """What the user reads for one row of probabilities (C,): plain strings and floats."""
+        scores = {label: float(p) for label, p in zip(self.labels, probabilities)}
+        chosen = self.decide(probabilities[None])[0]
+        if self.multi_label:
+            return {"labels": [label for label, yes in zip(self.labels, chosen) if yes], "scores": scores,
+                    "thresholds": {label: float(t) for label, t in zip(self.labels, self.thresholds)}}
+        label = self.labels[int(chosen)]
+        return {"label": label, "confidence": scores[label], "scores": scores}
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None, quiet: bool = True) -> list[dict]:
+        """One answer per text, in order: {"label", "confidence", "scores"}, or {"labels", "scores", "thresholds"}."""
+        return [self.answer(row) for row in self.probabilities(texts, pairs, quiet)]
+
+
+# ---- the arithmetic ------------------------------------------------------------------------------------------
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    """Along the last axis; the largest logit is taken off first, so that no exponential overflows."""
+    x = x - x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+def log_sigmoid(x: np.ndarray) -> np.ndarray:
+    return -np.logaddexp(0.0, -x)
+
+
+def pool_windows(logits: np.ndarray, document: np.ndarray, lengths: np.ndarray, pooling: str,
+                 multi_label: bool) -> np.ndarray:
+    """Logits of windows (W,C) → logits of documents (n,C) float32. `document` (W,) counts 0…n-1 in order.
+
+    mean_probs   mean of the windows' probabilities
+    weighted     the same, each window weighted by its length in tokens
+    mean_logits  mean of the logits
+    max          per class, the largest logit of any window
+
+    A mean of probabilities is given back as the logits that stand for it (log p, or log p/(1-p) per label), so that
+    temperature is applied to every pooling in the same place and at temperature 1 nothing is changed.
+    """
+    starts = np.flatnonzero(np.r_[True, document[1:] != document[:-1]]) if len(document) else np.array([], np.int64)
+    if not len(starts):
+        return np.zeros((0, logits.shape[1]), dtype=np.float32)
+    logits = logits.astype(np.float64)
+    counts = np.diff(np.r_[starts, len(document)])
+    if pooling == "max":
+        return np.maximum.reduceat(logits, starts).astype(np.float32)
+    if pooling == "mean_logits":
+        return (np.add.reduceat(logits, starts) / counts[:, None]).astype(np.float32)
+    if pooling not in POOLINGS:
+        raise UserError(f"pooling '{pooling}' is not one of {', '.join(POOLINGS)}{cli.nearest(pooling, POOLINGS)}.")
+    weights = lengths.astype(np.float64) if pooling == "weighted" else np.ones(len(document))
+    share = np.log(weights / np.repeat(np.add.reduceat(weights, starts), counts))[:, None]
+    # The mean is taken through logarithms: exp(-800) is 0 in floating point, and its logarithm would be -inf.
+    if multi_label:
+        given = np.logaddexp.reduceat(log_sigmoid(logits) + share, starts)
+        not_given = np.logaddexp.reduceat(log_sigmoid(-logits) + share, starts)
+        return (given - not_given).astype(np.float32)
+    return np.logaddexp.reduceat(log_softmax(logits) + share, starts).astype(np.float32)
+
+
+def token_budget_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Row indices, longest first, in batches of at most `batch_tokens` tokens after padding (at least one row each).
+
+    Rows of like length share a batch, so almost nothing is padding; the longest go first, so that too large a budget
+    runs out of memory in the first second and not in the last.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    at = 0
+    while at < len(order):
+        rows = max(1, batch_tokens // int(lengths[order[at]]))
+        yield order[at:at + rows]
+        at += rows
+
+
+# ---- finding the model ---------------------------------------------------------------------------------------
+
+def choose_device(name: str) -> torch.device:
+    """"auto" takes CUDA, else MPS, else the CPU. Raises UserError for a device that is not there."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = name.split(":")[0]
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if kind not in there:
+        raise UserError(f"device '{name}' is not one of auto, cuda, mps, cpu{cli.nearest(kind, there)}.")
+    if not there[kind]:
+        raise UserError(f"device '{name}' is not available on this machine; use --device cpu.")
+    return torch.device(name)
+
+
+def half_precision(device: torch.device, say: Callable[[str], Any]) -> str:
+    """The 16-bit format that is fast on this device: "bf16", "fp16", or "fp32" where none is.
+
+    bf16 keeps fp32's range, so nothing overflows; it has 8 bits of mantissa, so probabilities move by up to about
+    0.02. A CPU without bf16 instructions emulates it tens of times slower than fp32.
+    """
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+    if device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
+        return "bf16"
+    say(f"precision fast: this {device.type} has no fast 16-bit arithmetic; staying in fp32.")
+    return "fp32"
+
+
+def read_run_info(folder: Path) -> dict:
+    """run.json of a run folder. Raises UserError if it is damaged or misses what prediction needs."""
+    info = read_json(folder / "run.json", "run's description")
+    missing = [key for key in ("labels", "multi_label", "max_len", "truncate") if not isinstance(info, dict) or key not in info]
+    if missing:
+        raise UserError(f"{folder / 'run.json'} has no {', '.join(missing)}; it is damaged or was not written by train.py.")
+    return info
+
+
+def best_seed(folder: Path, say: Callable[[str], Any]) -> str:
+    """`folder` itself, or, where it holds seed-N/ folders, the one with the best validation macro-F1 (said)."""
+    seeds = sorted(f for f in folder.glob("seed-*") if (f / "run.json").is_file())
+    if (folder / "run.json").is_file() and (folder / "model.safetensors").is_file() or not seeds:
+        return str(folder)
+    scores = {}
+    for seed in seeds:
+        if (seed / "metrics.json").is_file():
+            value = read_json(seed / "metrics.json", "run's metrics").get("val", {}).get("macro_f1")
+            if isinstance(value, (int, float)) and math.isfinite(value):
+                scores[seed] = value
+    if not scores:
+        raise UserError(f"{folder} holds {len(seeds)} seeds, but none has a validation macro-F1 in metrics.json yet; "
+                        f"name one of them, for example {seeds[0]}.")
+    best = max(scores, key=scores.__getitem__)
+    say(f"{folder} holds {len(seeds)} seeds: taking {best.name}, best on validation (macro-F1 {scores[best]:.4f}).")
+    return str(best)
+
+
+def refuse_without_head(source: str) -> None:
+    """Raises UserError for an encoder that was never trained to classify: its predictions would be random."""
+    files = pretrained.resolve(source, quiet=True)
+    architectures = files.config.get("architectures") or []
+    if not any(str(a).endswith("ForSequenceClassification") for a in architectures):
+        raise UserError(f"{source} is an encoder without a classification head, so it has nothing to predict yet; "
+                        f"train one first: python train.py --model {source} --data FILE.csv")
+
+
+# ---- scoring a file ------------------------------------------------------------------------------------------
+
+@dataclasses.dataclass
+class Flags:
+    text_col: str = cli.flag("", "the text column, or two as a,b for a pair model; by default the run's own", metavar="COL")
+    device: str = cli.flag("auto", "cuda, mps or cpu")
+    precision: str = cli.flag("fp32", "fp32, or fast: 16-bit where the device has it", choices=("fp32", "fast"))
+    batch_tokens: int = cli.flag(8192, "tokens in a batch, padding included; less uses less memory")
+    threads: int = cli.flag(None, "CPU threads; by default torch's choice", type=int)
+    chunk_rows: int = cli.flag(10_000, "rows held in memory at a time")
+    quiet: bool = cli.flag(False, "no progress bar")
+
+
+CHUNK_CHARACTERS = 32_000_000  # a chunk of rows ends here too: rows may be long
+
+
+def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_col: str = "", chunk_rows: int = 10_000,
+               quiet: bool = True) -> int:
+    """Write the input's columns, then prediction, confidence and one p_LABEL each, as CSV; the number of rows.
+
+    Reads and writes chunk by chunk, so memory does not grow with the file. Under torchrun each process scores every
+    n-th chunk and the first one writes them all, in order. Multi-label: `prediction` is the labels joined by "|" and
+    `confidence` the probability of the least sure of its decisions.
+
+    Raises UserError for a missing text column, a malformed row or a name that the output would hold twice.
+    """
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    with open_table(path) as (header, rows):
+        columns = find_columns(predictor, header, text_col, str(path))
+        added = ["prediction", "confidence"] + [f"p_{label}" for label in predictor.labels]
+        twice = [name for name in added if name in header]
+        if twice:
+            raise UserError(f"{path} already has a column named '{twice[0]}', which the output adds; rename or drop it first.")
+        if rank == 0:
+            out.write(to_csv([header + added]))
+        total = 0
+        with cli.progress(desc="score", unit="row", quiet=quiet or rank > 0) as bar:
+            for turn in turns(chunks(rows, columns, chunk_rows), world):
+                mine = turn[rank] if rank < len(turn) else []
+                scored = to_csv(score_rows(predictor, mine, columns))
+                for text in gather_in_order(scored, rank, world):
+                    out.write(text)
+                count = sum(map(len, turn))
+                total += count
+                bar.update(count)
+    return total
+
+
+def score_rows(predictor: Predictor, rows: list[list[str]], columns: list[int]) -> Iterator[list[str]]:
+    """Each row with its prediction, confidence and probabilities behind it."""
+    if not rows:
+        return
+    texts, *second = ([row[c] for row in rows] for c in columns)
+    probabilities = predictor.probabilities(texts, *second)
+    chosen = predictor.decide(probabilities)
+    for row, p, c in zip(rows, probabilities, chosen):
+        if predictor.multi_label:
+            prediction = "|".join(label for label, yes in zip(predictor.labels, c) if yes)
+            confidence = np.where(c, p, 1 - p).min()
+        else:
+            prediction, confidence = predictor.labels[c], p[c]
+        yield row + [prediction, f"{confidence:.6f}"] + [f"{x:.6f}" for x in p]
+
+
+def find_columns(predictor: Predictor, header: list[str], text_col: str, path: str) -> list[int]:
+    """Positions of the text column (two for a pair model) in the header."""
+    names = [n.strip() for n in text_col.split(",")] if text_col else predictor.info.get("text_col") or ["text"]
+    wanted = 2 if predictor.takes_pairs else 1
+    if len(names) > 2 or (predictor.info and len(names) != wanted):
+        raise UserError(f"{predictor.name} takes {wanted} text column(s), but --text-col names {len(names)}.")
+    for name in names:
+        if name not in header:
+            raise UserError(f"{path} has no column '{name}'; its columns are {', '.join(header)}. "
+                            f"Say which one with --text-col{cli.nearest(name, header)}.")
+    return [header.index(name) for name in names]
+
+
+class open_table:
+    """A .csv or .tsv file as (header, rows), read as it is consumed. Raises UserError with the line of a bad row."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+
+    def __enter__(self) -> tuple[list[str], Iterator[list[str]]]:
+        try:
+            self.file = open(self.path, encoding="utf-8-sig", newline="")
+        except OSError as e:
+            raise UserError(f"{self.path} cannot be read: {e.strerror}.") from None
+        csv.field_size_limit(sys.maxsize)
+        self.reader = csv.reader(self.file, delimiter="\t" if self.path.suffix == ".tsv" else ",", strict=True)
+        try:
+            header = [name.strip() for name in self._next() or []]
+            if not header:
+                raise UserError(f"{self.path} is empty; it needs a header row and a text column.")
+            return header, self._rows(len(header))
+        except BaseException:
+            self.file.close()
+            raise
+
+    def __exit__(self, *_: Any) -> None:
+        self.file.close()
+
+    def _next(self) -> list[str] | None:
+        try:
+            return next(self.reader, None)
+        except UnicodeDecodeError as e:
+            raise UserError(f"{self.path} is not UTF-8 (byte {e.object[e.start]:#04x} after line {self.reader.line_num}); "
+                            f"save it as UTF-8.") from None
+        except csv.Error as e:
+            raise UserError(f"{self.path}, line {self.reader.line_num}: {e}; mend the quoting of this row.") from None
+
+    def _rows(self, width: int) -> Iterator[list[str]]:
+        while (row := self._next()) is not None:
+            if not row:  # a line with nothing on it is no row
+                continue
+            if len(row) != width:
+                raise UserError(f"{self.path}, line {self.reader.line_num}: {len(row)} cells where the header has {width}; "
+                                f"quote cells that hold the delimiter.")
+            yield row
+
+
+def chunks(rows: Iterable[list[str]], columns: list[int], chunk_rows: int) -> Iterator[list[list[str]]]:
+    """Lists of rows, ended by `chunk_rows` or by CHUNK_CHARACTERS of text, whichever comes first."""
+    chunk: list[list[str]] = []
+    characters = 0
+    for row in rows:
+        chunk.append(row)
+        characters += sum(map(len, row))
+        if len(chunk) >= chunk_rows or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def turns(chunks: Iterator[list], world: int) -> Iterator[list[list]]:
+    """Groups of `world` chunks: in each turn every process scores one. The last turn may be short."""
+    turn = []
+    for chunk in chunks:
+        turn.append(chunk)
+        if len(turn) == world:
+            yield turn
+            turn = []
+    if turn:
+        yield turn
+
+
+def to_csv(rows: Iterable[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def gather_in_order(text: str, rank: int, world: int) -> list[str]:
+    """What every process wrote, by rank, on rank 0; nothing on the others."""
+    if world == 1:
+        return [text]
+    data = torch.frombuffer(bytearray(text.encode("utf-8", "surrogatepass") + b"\n"), dtype=torch.uint8)
+    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(world)]
+    torch.distributed.all_gather(sizes, torch.tensor([len(data)]))
+    if rank > 0:
+        torch.distributed.send(data, dst=0)
+        return []
+    gathered = [text]
+    for other in range(1, world):
+        received = torch.empty(int(sizes[other]), dtype=torch.uint8)
+        torch.distributed.recv(received, src=other)
+        gathered.append(received.numpy().tobytes()[:-1].decode("utf-8", "surrogatepass"))
+    return gathered
+
+
+def main(argv: Sequence[str]) -> int:
+    p = cli.parser(Flags, "python -m minibert.predictor",
+                   "Score a .csv or .tsv file: its columns, then prediction, confidence and one p_LABEL each, as CSV on "
+                   "standard output. Under torchrun the processes share the rows.")
+    p.add_argument("run", metavar="RUN", help="a run folder, or a published classifier's name or folder")
+    p.add_argument("file", metavar="FILE", help="the .csv or .tsv file; its first line names the columns")
+    given = cli.parse(p, argv)
+    run, file = given.pop("run"), given.pop("file")
+    flags = Flags(**given)
+    if flags.chunk_rows < 1:
+        raise UserError(f"--chunk-rows is {flags.chunk_rows}; it must be at least 1.")
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    device = flags.device
+    if world > 1 and device in ("auto", "cuda") and torch.cuda.is_available():
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    say = say_on_stderr if rank == 0 else lambda line: None
+    predictor = Predictor(run, device, flags.precision, flags.batch_tokens, flags.threads, say)
+    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="surrogatepass", newline="", write_through=True)
+    if world > 1:
+        torch.distributed.init_process_group("gloo")  # text travels through the CPU whatever computes
+    try:
+        score_file(predictor, file, out, flags.text_col, flags.chunk_rows, flags.quiet)
+    finally:
+        out.detach()
+        if world > 1:
+            torch.distributed.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
