@@ -1,0 +1,582 @@
+"""Text to token ids and back: the `tokenizers` library behind one small class.
+
+    text ──ids──▶ content ids ──build──▶ [CLS] … [SEP] within max_len ──batch──▶ padded int64 tensors
+
+The library is configured once, when a tokenizer is loaded, and never again: truncation, padding and the special
+tokens around a text are done here, in Python, where they can be read. That also makes the object thread-safe
+(setting a truncation length on a shared library object while another thread encodes is a data race).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+import tokenizers
+import torch
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from .cli import UserError
+from .files import read_json, write_atomic, write_json
+
+TRUNCATIONS = ("right", "left", "head+tail")
+SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json + merges.txt")
+
+# Texts handed to the library at once: its Encoding objects take some 200 bytes a token, so a chunk is bounded
+# both in texts and in characters, however large the data set is.
+_CHUNK_TEXTS, _CHUNK_CHARS = 1024, 2_000_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The special ids around a text (`before A after`) or a pair (`before A between B after`).
+
+    BERT: [CLS] A [SEP] B [SEP].  RoBERTa: <s> A </s> </s> B </s>.
+    `segments`: whether B (and the [SEP] behind it) has token type 1; False where the model has one segment or none.
+    """
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    segments: bool
+
+
+class Tokenizer:
+    """A BERT-family tokenizer: content ids, truncation that always ends in [SEP], padded batches, display.
+
+    Made by `load_tokenizer` or `train_wordpiece`. Attributes: `vocab_size` (largest id + 1), `pad_id`, `unk_id`,
+    `cls_id`, `sep_id`, `mask_id` (None where the vocabulary has none), `family` ("bert", "distilbert" or
+    "roberta"), `max_tokens` (longest input the model's position table takes, None when unknown).
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, special: dict[str, str], family: str,
+                 max_tokens: int | None = None, segments: bool = True, extra: dict[str, Any] | None = None):
+        """`special` maps "pad_token", "unk_token", "cls_token", "sep_token" and perhaps "mask_token" to their strings."""
+        backend.no_truncation()  # what a file brought along is an earlier run's setting, not this one's
+        backend.no_padding()
+        self._backend = backend
+        self._special = special
+        self._extra = dict(extra or {})
+        self.family = family
+        self.max_tokens = max_tokens
+        self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (
+            backend.token_to_id(special[f"{name}_token"]) for name in ("pad", "unk", "cls", "sep"))
+        self.mask_id = backend.token_to_id(special["mask_token"]) if "mask_token" in special else None
+        self.layout = _layout(backend, self.cls_id, self.sep_id, segments)
+        self._special_ids = {i for i in (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id) if i is not None}
+        self._display = _display_rule(backend)
+        self._long_run = _long_run(backend)
+
+    # ---------------------------------------------------------------- text → content ids
+
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The content ids of each text, int32: no special tokens added, nothing cut off.
+
+        Empty, blank and control-only texts give an empty array. Raises UserError for an item that is no string.
+        """
+        return [np.array(e.ids, dtype=np.int32) for chunk in _chunks(self._clean(texts))
+                for e in self._encode(lambda: self._backend.encode_batch_fast(chunk, add_special_tokens=False))]
+
+    def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The content ids of one text and, for each, its (start, end) in characters of `text`: text[start:end]."""
+        _check_strings([text])
+        encoding = self._encode(lambda: self._backend.encode(_no_surrogates(text), add_special_tokens=False))
+        return list(encoding.ids), [tuple(pair) for pair in encoding.offsets]
+
+    def _clean(self, texts: Sequence[str]) -> list[str]:
+        _check_strings(texts)
+        return [self._shorten(_no_surrogates(t)) for t in texts]
+
+    def _shorten(self, text: str) -> str:
+        # WordPiece makes any word over 100 characters one [UNK], whatever the rest of it: keep 101 of a run.
+        if self._long_run is None or len(text) < 10_000:
+            return text
+        return self._long_run.sub(r"\1", text)
+
+    @staticmethod
+    def _encode(call: Callable[[], Any]) -> Any:
+        return _library(call, "the tokenizer cannot encode this text")
+
+    # ---------------------------------------------------------------- content ids → model input
+
+    def num_special(self, pair: bool = False) -> int:
+        """How many special tokens `build` adds: 2 for a text; 3 (BERT) or 4 (RoBERTa) for a pair."""
+        return len(self.layout.before) + len(self.layout.after) + (len(self.layout.between) if pair else 0)
+
+    def room(self, max_len: int, pair: bool = False) -> int:
+        """Content tokens that fit into `max_len`, itself capped at `max_tokens`. Raises UserError below 1."""
+        if isinstance(max_len, bool) or not isinstance(max_len, (int, np.integer)):
+            raise UserError(f"max_len must be a whole number of tokens, not {max_len!r}.")
+        limit = int(max_len) if self.max_tokens is None else min(int(max_len), self.max_tokens)
+        # The library itself returns the whole text, silently, when asked for less than the special tokens need.
+        if limit <= self.num_special(pair):
+            raise UserError(f"max_len {max_len} leaves no room for text beside the {self.num_special(pair)} special "
+                            f"tokens; choose at least {self.num_special(pair) + 1}.")
+        return limit - self.num_special(pair)
+
+    def build(self, a: Sequence[int], b: Sequence[int] | None = None, max_len: int = 256,
+              truncate: str = "right") -> tuple[list[int], list[int]]:
+        """(input_ids, token_type_ids) of one text or pair: cut to fit, then [CLS] and [SEP] put around.
+
+        a, b: content ids from `ids`. `truncate` says which end goes: "right", "left", or "head+tail" (the middle).
+        A pair is cut longest first: the shorter side keeps all it has, up to half of the room.
+        Never longer than max_len nor max_tokens, and the last id is always [SEP].
+        """
+        room = self.room(max_len, pair=b is not None)
+        if b is None:
+            return self._wrap(cut(a, room, truncate))
+        room_a, room_b = _share(len(a), len(b), room)
+        return self._wrap(cut(a, room_a, truncate), cut(b, room_b, truncate))
+
+    def windows(self, a: Sequence[int], b: Sequence[int] | None = None, max_len: int = 256,
+                stride: int = 64) -> list[tuple[list[int], list[int]]]:
+        """A long text as several model inputs, neighbours sharing `stride` content tokens; at least one window.
+
+        Of a pair, `a` is cut into windows and each carries `b`, itself kept to half of the room.
+        Raises UserError unless 0 <= stride < the content tokens of one window.
+        """
+        room = self.room(max_len, pair=b is not None)
+        kept_b = None if b is None else cut(b, room - min(len(a), room - room // 2), "right")
+        size = room - (0 if kept_b is None else len(kept_b))
+        if not 0 <= stride < size:
+            raise UserError(f"stride {stride} must be at least 0 and below {size}, the text tokens of one window at "
+                            f"max_len {max_len}.")
+        last = max(len(a) - stride, 1)  # a window starting here or later would hold only what its neighbour holds
+        return [self._wrap(list(map(int, a[start:start + size])), kept_b) for start in range(0, last, size - stride)]
+
+    def _wrap(self, a: list[int], b: list[int] | None = None) -> tuple[list[int], list[int]]:
+        before, between, after, segments = (self.layout.before, self.layout.between, self.layout.after,
+                                            self.layout.segments)
+        if b is None:
+            ids = [*before, *a, *after]
+            return ids, [0] * len(ids)
+        ids = [*before, *a, *between, *b, *after]
+        second = len(b) + len(after)
+        return ids, [0] * (len(ids) - second) + [int(segments)] * second
+
+    def batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_len: int = 256,
+              truncate: str = "right") -> dict[str, torch.Tensor]:
+        """{"input_ids", "attention_mask", "token_type_ids"}: (B, S) int64, padded right to the longest of the batch.
+
+        attention_mask is 1 on real tokens, 0 on padding. An empty list gives (0, 0) tensors.
+        """
+        if isinstance(texts, str):
+            raise UserError("batch takes a list of texts; wrap a single one: batch([text]).")
+        if pairs is not None and len(pairs) != len(texts):
+            raise UserError(f"{len(texts)} texts but {len(pairs)} second texts; each text needs its pair.")
+        seconds = [None] * len(texts) if pairs is None else self.ids(pairs)
+        rows = [self.build(a, b, max_len, truncate) for a, b in zip(self.ids(texts), seconds)]
+        return self.pad(rows)
+
+    def pad(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch.Tensor]:
+        """The batch of rows made by `build` or `windows`: see `batch`."""
+        shape = (len(rows), max((len(ids) for ids, _ in rows), default=0))
+        input_ids, mask, types = np.full(shape, self.pad_id, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for i, (ids, type_ids) in enumerate(rows):
+            input_ids[i, :len(ids)] = ids
+            mask[i, :len(ids)] = 1
+            types[i, :len(ids)] = type_ids
+        return {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(mask),
+                "token_type_ids": torch.from_numpy(types)}
+
+    # ---------------------------------------------------------------- display and checks
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """One displayable string per id. WordPiece keeps its ## (a piece that continues a word); byte-level and
+        sentencepiece tokens show the space they begin with ("Ġfilm", "▁film" → " film"). Unknown ids: "<id 123>"."""
+        out = []
+        for i in map(int, ids):
+            token = self._backend.id_to_token(i) if 0 <= i < self.vocab_size else None
+            out.append(f"<id {i}>" if token is None else token if i in self._special_ids else self._display(token))
+        return out
+
+    def unknown_share(self, ids: Sequence[int]) -> float:
+        """Share of ids that are the unknown token, 0.0 for an empty text: above some percent the model reads little."""
+        ids = np.asarray(ids)
+        return float((ids == self.unk_id).mean()) if ids.size else 0.0
+
+    # ---------------------------------------------------------------- writing
+
+    def save(self, folder: str | Path, max_len: int | None = None, truncate: str = "right") -> None:
+        """Write tokenizer.json and tokenizer_config.json (and vocab.txt for WordPiece), each whole or not at all.
+
+        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. No truncation or padding is stored in
+        tokenizer.json; `max_len` becomes model_max_length and "left" the truncation side, so that a reader's
+        tokenizer cuts as this one did ("head+tail" and windows have no name there: such a reader cuts on the right).
+        """
+        folder = Path(folder)
+        known = [n for n in (max_len, self.max_tokens) if n is not None]
+        config: dict[str, Any] = {"tokenizer_class": self._class_name(), **self._special}
+        if known:
+            config["model_max_length"] = min(known)
+        config["truncation_side"] = "left" if truncate == "left" else "right"
+        config["padding_side"] = "right"
+        config["clean_up_tokenization_spaces"] = False
+        config.update(_casing(self._backend))
+        config.update(self._extra)
+        write_atomic(folder / "tokenizer.json", self._backend.to_str(pretty=False))
+        write_json(folder / "tokenizer_config.json", config)
+        if isinstance(self._backend.model, models.WordPiece):
+            write_atomic(folder / "vocab.txt", _vocab_txt(self._backend))
+
+    def _class_name(self) -> str:
+        model = self._backend.model
+        if isinstance(model, models.WordPiece):
+            return "DistilBertTokenizer" if self.family == "distilbert" else "BertTokenizer"
+        return "XLMRobertaTokenizer" if isinstance(model, models.Unigram) else "RobertaTokenizer"
+
+
+# -------------------------------------------------------------------- truncation
+
+def cut(ids: Sequence[int], room: int, truncate: str) -> list[int]:
+    """At most `room` of the ids, as a list of int.
+
+    "head+tail" keeps both ends and drops the middle (Sun et al. 2019, "How to Fine-Tune BERT for Text
+    Classification?", section 5.3.1: the first 128 and the last 382 of 510). For another room the head is the same
+    share of it, round(room * 128 / 510), and the tail the rest.
+    """
+    if truncate not in TRUNCATIONS:
+        raise UserError(f"truncate must be one of {', '.join(TRUNCATIONS)}, not {truncate!r}.")
+    if len(ids) <= room:
+        kept = ids
+    elif truncate == "right":
+        kept = ids[:room]
+    elif truncate == "left":
+        kept = ids[len(ids) - room:]
+    else:
+        head = round(room * 128 / 510)
+        kept = [*ids[:head], *ids[len(ids) - (room - head):]]
+    return np.asarray(kept, dtype=np.int64).tolist()
+
+
+def _share(n_a: int, n_b: int, room: int) -> tuple[int, int]:
+    """How the room of a pair is divided: (for a, for b). As the reference does it, one token at a time off the longer."""
+    short, long = min(n_a, n_b), max(n_a, n_b)
+    if short + long <= room:
+        return n_a, n_b
+    if short > room // 2:
+        short = room // 2
+    return (short, room - short) if n_a <= n_b else (room - short, short)
+
+
+# -------------------------------------------------------------------- reading
+
+def load_tokenizer(name_or_folder: str | Path, revision: str | None = None) -> Tokenizer:
+    """The tokenizer of a checkpoint: a local folder, or a hub name (downloaded once, then cached).
+
+    Reads tokenizer.json; else vocab.txt with the casing of tokenizer_config.json; else vocab.json + merges.txt.
+    Raises UserError, one sentence, when none is there or a file is damaged.
+    """
+    folder = Path(name_or_folder)
+    if not folder.is_dir():
+        from .pretrained import resolve
+        folder = resolve(str(name_or_folder), revision=revision, weights=False).folder
+    return _read(folder)
+
+
+def _read(folder: Path) -> Tokenizer:
+    config = _json_object(folder / "config.json")
+    settings = _json_object(folder / "tokenizer_config.json")
+    named = {**_json_object(folder / "special_tokens_map.json"), **settings}
+    if (folder / "tokenizer.json").is_file():
+        where = folder / "tokenizer.json"
+        text = _text(where)
+        backend = _library(lambda: tokenizers.Tokenizer.from_str(text),
+                           f"{where} is damaged or was written by a newer version of the tokenizers library")
+    elif (folder / "vocab.txt").is_file():
+        where = folder / "vocab.txt"
+        backend = _from_vocab_txt(where, settings)
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        where = folder / "vocab.json"
+        backend = _from_merges(folder, settings)
+    else:
+        raise UserError(f"{folder} holds no tokenizer: looked for {', '.join(SOURCES)}; copy the tokenizer files of the "
+                        "checkpoint there.")
+    special = _special_tokens(backend, named, config, where)
+    _add_special(backend, special)
+    family = _family(config, backend)
+    segments = family == "bert" and config.get("type_vocab_size", 2) != 1
+    tokenizer = Tokenizer(backend, special, family, _max_tokens(config, settings, family), segments)
+    tokenizer.ids(["a ∆ 例 😃"])  # a vocabulary without its unknown token fails only on a text that needs it
+    return tokenizer
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise UserError(f"{path} is not UTF-8 text (byte {e.start}): the file is damaged or not what its name says.") from None
+    except OSError as e:
+        raise UserError(f"{path} cannot be read: {e.strerror}.") from None
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, {} if there is no such file."""
+    if not path.is_file():
+        return {}
+    value = read_json(path, "tokenizer's settings")
+    if not isinstance(value, dict):
+        raise UserError(f"{path} must hold a JSON object ({{…}}), not a {type(value).__name__}.")
+    return value
+
+
+def _from_vocab_txt(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    vocab: dict[str, int] = {}
+    for i, token in enumerate(_text(path).rstrip("\n").split("\n")):
+        if token in vocab:
+            raise UserError(f"{path} lists {token!r} twice (lines {vocab[token] + 1} and {i + 1}), so its ids are not "
+                            "the model's; get the file again.")
+        vocab[token] = i
+    lower = settings.get("do_lower_case")
+    if lower is None:
+        # A lower-cased vocabulary cannot hold a capital, special tokens and [unused…] apart.
+        capitals = [t for t in vocab if t != t.lower() and not (t.startswith("[") and t.endswith("]"))]
+        lower = not capitals
+        warnings.warn(f"{path.parent} does not say whether the model is cased (no do_lower_case in "
+                      f"tokenizer_config.json); taken as {'uncased' if lower else 'cased'}, since its vocabulary has "
+                      f"{'no capital letters' if lower else f'capitals such as {capitals[0]!r}'}.", stacklevel=2)
+    return wordpiece(vocab, lower=bool(lower), strip_accents=settings.get("strip_accents"),
+                     chinese=bool(settings.get("tokenize_chinese_chars", True)),
+                     unknown=_content(settings.get("unk_token")) or "[UNK]")
+
+
+def wordpiece(vocab: dict[str, int], lower: bool, strip_accents: bool | None = None, chinese: bool = True,
+              unknown: str = "[UNK]") -> tokenizers.Tokenizer:
+    """BERT's tokenizer as a library object. strip_accents=None means: as `lower` (the original BERT's rule)."""
+    backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown, max_input_chars_per_word=100))
+    backend.normalizer = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=chinese,
+                                                    strip_accents=strip_accents, lowercase=lower)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    return backend
+
+
+def _from_merges(folder: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    vocab = _json_object(folder / "vocab.json")
+    lines = _text(folder / "merges.txt").split("\n")
+    merges = [tuple(line.split(" ")) for line in lines if line.strip() and not line.startswith("#version")]
+    bad = next((m for m in merges if len(m) != 2), None)
+    if bad is not None:
+        raise UserError(f"{folder / 'merges.txt'} holds the line {' '.join(bad)!r}; each must be two tokens and a space.")
+    model = _library(lambda: models.BPE(vocab=vocab, merges=merges),
+                     f"{folder / 'vocab.json'} and merges.txt do not make a byte-level BPE tokenizer")
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(settings.get("add_prefix_space", False)))
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _library(call: Callable[[], Any], problem: str) -> Any:
+    """The result of a call into the Rust library; whatever it throws becomes one UserError.
+
+    A Rust panic arrives as an exception that is no `Exception`, so it would pass an ordinary handler.
+    """
+    try:
+        return call()
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as e:
+        detail = " ".join(str(e).split())[:200]
+        raise UserError(f"{problem} ({detail}).") from None
+
+
+# -------------------------------------------------------------------- what the files say about the special tokens
+
+_DEFAULTS = {  # per role, the spellings of the families: BERT's, then RoBERTa's
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+
+
+def _content(token: Any) -> str | None:
+    """A special token as the files write it: a string, or an object with "content"."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
+
+
+def _special_tokens(backend: tokenizers.Tokenizer, named: dict[str, Any], config: dict[str, Any],
+                    where: Path) -> dict[str, str]:
+    """{"cls_token": "[CLS]", …}: as tokenizer_config.json or special_tokens_map.json name them, else as the
+    tokenizer itself does, else by the families' spellings. Raises UserError when one that is needed is missing."""
+    own = {"unk_token": getattr(backend.model, "unk_token", None)}
+    if backend.padding:
+        own["pad_token"] = backend.padding["pad_token"]
+    elif isinstance(config.get("pad_token_id"), int) and config["pad_token_id"] >= 0:
+        own["pad_token"] = backend.id_to_token(config["pad_token_id"])
+    found = {}
+    for role, spellings in _DEFAULTS.items():
+        tries = [t for t in (_content(named.get(role)), own.get(role), *spellings) if t]
+        token = next((t for t in tries if backend.token_to_id(t) is not None), None)
+        if token is not None:
+            found[role] = token
+        elif role != "mask_token":
+            raise UserError(f"{where} has no {role.replace('_', ' ')} (looked for {', '.join(dict.fromkeys(tries))}): this is not "
+                            "the tokenizer of a BERT, DistilBERT or RoBERTa checkpoint, or the file is damaged.")
+    return found
+
+
+def _add_special(backend: tokenizers.Tokenizer, special: dict[str, str]) -> None:
+    """Make "[SEP]" in a text one token, as the reference does (RoBERTa's mask also takes the space before it)."""
+    known = {t.content for t in backend.get_added_tokens_decoder().values()}
+    missing = [t for t in dict.fromkeys(special.values()) if t not in known]
+    backend.add_special_tokens([tokenizers.AddedToken(t, lstrip=t == "<mask>", normalized=False, special=True)
+                                for t in missing])
+
+
+def _layout(backend: tokenizers.Tokenizer, cls_id: int, sep_id: int, segments: bool) -> Layout:
+    """The special ids around a text: as the file's post-processor puts them, else by the kind of tokenizer."""
+    if backend.post_processor is not None:
+        probe = backend.encode("a", "a")
+        where = probe.sequence_ids  # None on special tokens, 0 in the first text, 1 in the second
+        if where and where[0] is None and where[-1] is None and 0 in where and 1 in where:
+            first_a, last_a = where.index(0), len(where) - 1 - where[::-1].index(0)
+            first_b, last_b = where.index(1), len(where) - 1 - where[::-1].index(1)
+            return Layout(tuple(probe.ids[:first_a]), tuple(probe.ids[last_a + 1:first_b]),
+                          tuple(probe.ids[last_b + 1:]), segments)
+    doubled = not isinstance(backend.model, models.WordPiece)  # RoBERTa: <s> A </s> </s> B </s>
+    return Layout((cls_id,), (sep_id, sep_id) if doubled else (sep_id,), (sep_id,), segments)
+
+
+def _family(config: dict[str, Any], backend: tokenizers.Tokenizer) -> str:
+    named = {"bert": "bert", "distilbert": "distilbert", "roberta": "roberta", "xlm-roberta": "roberta",
+             "camembert": "roberta"}.get(config.get("model_type"))
+    return named or ("bert" if isinstance(backend.model, models.WordPiece) else "roberta")
+
+
+def _max_tokens(config: dict[str, Any], settings: dict[str, Any], family: str) -> int | None:
+    """The longest input: what the position table takes; without a config.json, the tokenizer's model_max_length."""
+    rows = config.get("max_position_embeddings")
+    if isinstance(rows, int):
+        # RoBERTa numbers its positions from pad_id + 1: of 514 rows two are never a position.
+        return rows - config.get("pad_token_id", 1) - 1 if family == "roberta" else rows
+    stated = settings.get("model_max_length")
+    if isinstance(stated, (int, float)) and 0 < stated < 1e6:  # "none" is written as 1e30
+        return int(stated)
+    return None
+
+
+# -------------------------------------------------------------------- display
+
+def _display_rule(backend: tokenizers.Tokenizer) -> Callable[[str], str]:
+    if isinstance(backend.model, models.WordPiece):
+        return lambda token: token
+    if isinstance(backend.model, models.Unigram):
+        return lambda token: token.replace("▁", " ")
+    to_byte = _byte_alphabet()
+    return lambda token: (bytes(to_byte[c] for c in token).decode("utf-8", "replace")
+                          if all(c in to_byte for c in token) else token)
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Byte-level BPE writes each byte as one visible character: itself if printable, else the next one from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [b for b in range(256) if b not in printable]
+    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(rest)}}
+
+
+def _long_run(backend: tokenizers.Tokenizer) -> re.Pattern | None:
+    """Finds what `Tokenizer._shorten` may drop, where dropping cannot change an id: ASCII letters and digits are never
+    split, joined or removed by BERT's own normaliser and pre-tokenizer."""
+    plain = (isinstance(backend.model, models.WordPiece) and isinstance(backend.normalizer, normalizers.BertNormalizer)
+             and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+             and all(t.special for t in backend.get_added_tokens_decoder().values()))
+    if not plain:
+        return None
+    return re.compile(r"([A-Za-z0-9]{%d})[A-Za-z0-9]+" % (backend.model.max_input_chars_per_word + 1))
+
+
+# -------------------------------------------------------------------- small helpers
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _no_surrogates(text: str) -> str:
+    """Half of a surrogate pair is no character (JSON can smuggle one in): it becomes U+FFFD, one for one."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _check_strings(texts: Sequence[str]) -> None:
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(f"text {i} is a {type(text).__name__}, not a string: {text!r:.60}.")
+
+
+def _chunks(texts: list[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    chars = 0
+    for text in texts:
+        if chunk and (len(chunk) >= _CHUNK_TEXTS or chars + len(text) > _CHUNK_CHARS):
+            yield chunk
+            chunk, chars = [], 0
+        chunk.append(text)
+        chars += len(text)
+    if chunk:
+        yield chunk
+
+
+def _casing(backend: tokenizers.Tokenizer) -> dict[str, Any]:
+    """The normaliser's choices under the names tokenizer_config.json has for them."""
+    n, p = backend.normalizer, backend.pre_tokenizer
+    if isinstance(n, normalizers.BertNormalizer):
+        return {"do_lower_case": n.lowercase, "strip_accents": n.strip_accents,
+                "tokenize_chinese_chars": n.handle_chinese_chars}
+    if isinstance(p, pre_tokenizers.ByteLevel):
+        return {"add_prefix_space": p.add_prefix_space}
+    return {}
+
+
+def _vocab_txt(backend: tokenizers.Tokenizer) -> str:
+    by_id = sorted(backend.get_vocab(with_added_tokens=False).items(), key=lambda item: item[1])
+    return "".join(token + "\n" for token, _ in by_id)
+
+
+# -------------------------------------------------------------------- a vocabulary of our own
+
+_SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+
+
+def train_wordpiece(texts: Sequence[str], vocab_size: int = 8000, lower: bool = True,
+                    max_tokens: int | None = None, alphabet: int = 1000) -> Tokenizer:
+    """A WordPiece tokenizer learned from `texts`: [PAD] [UNK] [CLS] [SEP] [MASK] at ids 0..4, then characters, then
+    the pieces merged most often first. The same texts give the same vocabulary, in any order and any process.
+
+    Only the `alphabet` commonest characters enter; others read as [UNK]. Raises UserError if the texts hold no word
+    or vocab_size cannot hold the characters.
+    """
+    _check_strings(texts)
+    lowered = wordpiece({}, lower).normalizer
+    normal = [lowered.normalize_str(_no_surrogates(t)) for t in texts]
+    counts: Counter[str] = Counter()
+    for text in normal:
+        counts.update(text)
+    common = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))
+    kept, rare = sorted(common[:alphabet]), common[alphabet:]
+    if not kept:
+        raise UserError("no vocabulary can be learned: the texts hold no characters.")
+    # The library numbers the continuation characters ("##a") in the order of a hash table, which differs from process
+    # to process and decides ties between merges. Naming them all beforehand, sorted, fixes their ids.
+    # (Punctuation and CJK characters are words of their own and never continue one.)
+    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    first = [*_SPECIALS.values(), *("##" + c for c in kept if len(split(lowered.normalize_str("a" + c))) == 1)]
+    if vocab_size < len(first) + len(kept):
+        raise UserError(f"vocab_size {vocab_size} is too small: the texts hold {len(kept)} different characters, which "
+                        f"alone need {len(first) + len(kept)} entries.")
+    drop = {ord(c): " " for c in rare}
+    learner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    learner.train_from_iterator((t.translate(drop) for t in normal), length=len(normal), trainer=trainers.WordPieceTrainer(
+        vocab_size=vocab_size, min_frequency=2, show_progress=False, special_tokens=first,
+        initial_alphabet=kept, continuing_subword_prefix="##"))
+    backend = wordpiece(learner.get_vocab(with_added_tokens=False), lower)
+    _add_special(backend, _SPECIALS)
+    return Tokenizer(backend, dict(_SPECIALS), "bert", max_tokens)
