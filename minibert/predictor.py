@@ -24,8 +24,9 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Text
 import numpy as np
 import torch
 
-from . import cli, convert, pretrained, tokenization
+from . import checkpoint, cli, convert, devices, pretrained, tokenization
 from .cli import UserError
+from .distributed import Processes, processes
 from .files import read_json
 
 POOLINGS = ("mean_probs", "mean_logits", "max", "weighted")
@@ -57,19 +58,17 @@ class Predictor:
     Raises UserError where nothing that can classify is found. All methods may be called from any thread.
     """
 
-    def __init__(self, run_or_model: str | os.PathLike, device: str = "auto", precision: str = "fp32",
+    def __init__(self, run_or_model: str | os.PathLike, device: str | torch.device = "auto", precision: str = "fp32",
                  batch_tokens: int = 8192, threads: int | None = None, say: Callable[[str], Any] = say_on_stderr):
-        source = best_seed(Path(run_or_model), say) if Path(run_or_model).is_dir() else str(run_or_model)
-        info = read_run_info(Path(source)) if (Path(source) / "run.json").is_file() else {}
+        source, info = find_run(str(run_or_model), say)
         if not info:
-            refuse_without_head(str(source))
-        classifier = convert.load_classifier(str(source), say=say)
-        self._set_up(classifier, tokenization.load_tokenizer(str(source)), info, name=str(source), device=device,
-                     precision=precision, batch_tokens=batch_tokens, threads=threads, say=say)
+            refuse_without_head(source)
+        self._set_up(convert.load_classifier(source, say=say), tokenization.load_tokenizer(source), info, name=source,
+                     device=device, precision=precision, batch_tokens=batch_tokens, threads=threads, say=say)
 
     @classmethod
     def from_parts(cls, classifier: torch.nn.Module, tokenizer: Any, info: dict | None = None, *, name: str = "",
-                   device: str = "auto", precision: str = "fp32", batch_tokens: int = 8192,
+                   device: str | torch.device = "auto", precision: str = "fp32", batch_tokens: int = 8192,
                    threads: int | None = None, say: Callable[[str], Any] = say_on_stderr) -> Predictor:
         """A predictor from objects already in memory (`info` as in run.json). Puts the classifier in eval mode."""
         self = cls.__new__(cls)
@@ -86,9 +85,12 @@ class Predictor:
             raise UserError(f"batch_tokens is {batch_tokens}; it must be at least 1.")
         self.name, self.info, self.tokenizer = name, info, tokenizer
         self.batch_tokens = batch_tokens
-        self.device = choose_device(device)
+        self.device = device if isinstance(device, torch.device) else devices.choose_device(device)
         self.labels = list(info.get("labels") or classifier.labels)
         self.multi_label = bool(info["multi_label"]) if info else classifier.problem_type == MULTI_LABEL
+        if len(self.labels) != len(classifier.labels):
+            raise UserError(f"{name}: run.json names {len(self.labels)} labels, but the head has {len(classifier.labels)}; "
+                            f"the folder mixes two runs.")
         self.takes_pairs = len(info.get("text_col") or ["text"]) == 2
         longest = min(classifier.config.max_tokens, tokenizer.max_tokens or classifier.config.max_tokens)
         self.max_len = min(int(info.get("max_len") or longest), classifier.config.max_tokens)
@@ -96,6 +98,8 @@ class Predictor:
         self.stride = int(info.get("stride") or 0)
         self.pooling = info.get("pooling") or "mean_probs"
         self.temperature = float(info.get("temperature") or 1.0)
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise UserError(f"{name}: run.json holds the temperature {self.temperature}; it must be above 0.")
         self.thresholds = self._thresholds(info)
         self.decision_threshold = self._decision_threshold(info)
         self.classifier = classifier.to(self.device).eval()
@@ -144,19 +148,11 @@ class Predictor:
 
         Raises FloatingPointError if the model yields NaN or infinity: a wrong number is never passed on.
         """
-        longest = max(len(w.input_ids) for w in windows)
-        input_ids = np.full((len(windows), longest), self.tokenizer.pad_id, dtype=np.int64)
-        token_type_ids = np.zeros((len(windows), longest), dtype=np.int64)
-        attention_mask = np.zeros((len(windows), longest), dtype=np.int64)
-        for i, w in enumerate(windows):
-            n = len(w.input_ids)
-            input_ids[i, :n], token_type_ids[i, :n], attention_mask[i, :n] = w.input_ids, w.token_type_ids, 1
+        batch = self.tokenizer.pad(windows)
         # inference_mode is a state of the thread, not of the process: it must stand here, where the work is done,
         # or a server's worker thread would record gradients.
         with torch.inference_mode():
-            logits = self.classifier(input_ids=torch.from_numpy(input_ids).to(self.device),
-                                     attention_mask=torch.from_numpy(attention_mask).to(self.device),
-                                     token_type_ids=torch.from_numpy(token_type_ids).to(self.device))
+            logits = self.classifier(**{name: t.to(self.device) for name, t in batch.items()})
             logits = logits.float().cpu().numpy()
         if not np.isfinite(logits).all():
             raise FloatingPointError("the model yields values that are not finite: its weights are damaged or its "
@@ -281,19 +277,6 @@ def token_budget_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.
 
 # ---- finding the model ---------------------------------------------------------------------------------------
 
-def choose_device(name: str) -> torch.device:
-    """"auto" takes CUDA, else MPS, else the CPU. Raises UserError for a device that is not there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    kind = name.split(":")[0]
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if kind not in there:
-        raise UserError(f"device '{name}' is not one of auto, cuda, mps, cpu{cli.nearest(kind, there)}.")
-    if not there[kind]:
-        raise UserError(f"device '{name}' is not available on this machine; use --device cpu.")
-    return torch.device(name)
-
-
 def half_precision(device: torch.device, say: Callable[[str], Any]) -> str:
     """The 16-bit format that is fast on this device: "bf16", "fp16", or "fp32" where none is.
 
@@ -302,38 +285,46 @@ def half_precision(device: torch.device, say: Callable[[str], Any]) -> str:
     """
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
-    if device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
+    if device.type == "cpu" and devices.cpu_has_bf16():
         return "bf16"
     say(f"precision fast: this {device.type} has no fast 16-bit arithmetic; staying in fp32.")
     return "fp32"
 
 
-def read_run_info(folder: Path) -> dict:
-    """run.json of a run folder. Raises UserError if it is damaged or misses what prediction needs."""
-    info = read_json(folder / "run.json", "run's description")
-    missing = [key for key in ("labels", "multi_label", "max_len", "truncate") if not isinstance(info, dict) or key not in info]
+def find_run(source: str, say: Callable[[str], Any]) -> tuple[str, dict]:
+    """(what to load, its run.json): a run folder, the best seed of a family (said); {} for a published classifier.
+
+    Raises UserError for a run that is damaged or has not ended.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        return source, {}
+    if not checkpoint.finished(folder) and checkpoint.seed_folders(folder):
+        folder = best_seed(folder, say)
+    if not checkpoint.finished(folder) and not (folder / "state").is_dir():
+        return source, {}
+    info = checkpoint.load_run(folder).info
+    missing = [key for key in ("labels", "multi_label", "max_len", "truncate") if key not in info]
     if missing:
-        raise UserError(f"{folder / 'run.json'} has no {', '.join(missing)}; it is damaged or was not written by train.py.")
-    return info
+        raise UserError(f"{folder / 'run.json'} has no {', '.join(missing)}; it is damaged, or another program's.")
+    return str(folder), info
 
 
-def best_seed(folder: Path, say: Callable[[str], Any]) -> str:
-    """`folder` itself, or, where it holds seed-N/ folders, the one with the best validation macro-F1 (said)."""
-    seeds = sorted(f for f in folder.glob("seed-*") if (f / "run.json").is_file())
-    if (folder / "run.json").is_file() and (folder / "model.safetensors").is_file() or not seeds:
-        return str(folder)
+def best_seed(folder: Path, say: Callable[[str], Any]) -> Path:
+    """Of the seed-N/ folders in `folder`, the one with the best macro-F1 on validation; it is named aloud."""
+    seeds = [seed for seed in checkpoint.seed_folders(folder) if checkpoint.finished(seed)]
     scores = {}
     for seed in seeds:
-        if (seed / "metrics.json").is_file():
-            value = read_json(seed / "metrics.json", "run's metrics").get("val", {}).get("macro_f1")
-            if isinstance(value, (int, float)) and math.isfinite(value):
-                scores[seed] = value
+        metrics = read_json(seed / "metrics.json", "run's metrics")
+        value = (metrics.get("val") or {}).get("macro_f1") if isinstance(metrics, dict) else None
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            scores[seed] = value
     if not scores:
-        raise UserError(f"{folder} holds {len(seeds)} seeds, but none has a validation macro-F1 in metrics.json yet; "
-                        f"name one of them, for example {seeds[0]}.")
+        raise UserError(f"none of the seeds in {folder} has ended with a macro-F1 on validation; finish the run with "
+                        f"--resume, or name one seed's folder.")
     best = max(scores, key=scores.__getitem__)
-    say(f"{folder} holds {len(seeds)} seeds: taking {best.name}, best on validation (macro-F1 {scores[best]:.4f}).")
-    return str(best)
+    say(f"{folder} holds {len(seeds)} seeds: taking {best.name}, the best on validation (macro-F1 {scores[best]:.4f}).")
+    return best
 
 
 def refuse_without_head(source: str) -> None:
@@ -362,7 +353,7 @@ CHUNK_CHARACTERS = 32_000_000  # a chunk of rows ends here too: rows may be long
 
 
 def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_col: str = "", chunk_rows: int = 10_000,
-               quiet: bool = True) -> int:
+               quiet: bool = True, group: Processes = Processes()) -> int:
     """Write the input's columns, then prediction, confidence and one p_LABEL each, as CSV; the number of rows.
 
     Reads and writes chunk by chunk, so memory does not grow with the file. Under torchrun each process scores every
@@ -371,22 +362,21 @@ def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_
 
     Raises UserError for a missing text column, a malformed row or a name that the output would hold twice.
     """
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     with open_table(path) as (header, rows):
         columns = find_columns(predictor, header, text_col, str(path))
         added = ["prediction", "confidence"] + [f"p_{label}" for label in predictor.labels]
         twice = [name for name in added if name in header]
         if twice:
             raise UserError(f"{path} already has a column named '{twice[0]}', which the output adds; rename or drop it first.")
-        if rank == 0:
+        if group.first:
             out.write(to_csv([header + added]))
         total = 0
-        with cli.progress(desc="score", unit="row", quiet=quiet or rank > 0) as bar:
-            for turn in turns(chunks(rows, columns, chunk_rows), world):
-                mine = turn[rank] if rank < len(turn) else []
-                scored = to_csv(score_rows(predictor, mine, columns))
-                for text in gather_in_order(scored, rank, world):
-                    out.write(text)
+        with cli.progress(desc="score", unit="row", quiet=quiet or not group.first) as bar:
+            for turn in turns(chunks(rows, chunk_rows), group.world):
+                mine = turn[group.rank] if group.rank < len(turn) else []
+                scored = group.gather(to_csv(score_rows(predictor, mine, columns)))
+                if group.first:
+                    out.writelines(scored)
                 count = sum(map(len, turn))
                 total += count
                 bar.update(count)
@@ -466,7 +456,7 @@ class open_table:
             yield row
 
 
-def chunks(rows: Iterable[list[str]], columns: list[int], chunk_rows: int) -> Iterator[list[list[str]]]:
+def chunks(rows: Iterable[list[str]], chunk_rows: int) -> Iterator[list[list[str]]]:
     """Lists of rows, ended by `chunk_rows` or by CHUNK_CHARACTERS of text, whichever comes first."""
     chunk: list[list[str]] = []
     characters = 0
@@ -498,24 +488,6 @@ def to_csv(rows: Iterable[list[str]]) -> str:
     return text.getvalue()
 
 
-def gather_in_order(text: str, rank: int, world: int) -> list[str]:
-    """What every process wrote, by rank, on rank 0; nothing on the others."""
-    if world == 1:
-        return [text]
-    data = torch.frombuffer(bytearray(text.encode("utf-8", "surrogatepass") + b"\n"), dtype=torch.uint8)
-    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(world)]
-    torch.distributed.all_gather(sizes, torch.tensor([len(data)]))
-    if rank > 0:
-        torch.distributed.send(data, dst=0)
-        return []
-    gathered = [text]
-    for other in range(1, world):
-        received = torch.empty(int(sizes[other]), dtype=torch.uint8)
-        torch.distributed.recv(received, src=other)
-        gathered.append(received.numpy().tobytes()[:-1].decode("utf-8", "surrogatepass"))
-    return gathered
-
-
 def main(argv: Sequence[str]) -> int:
     p = cli.parser(Flags, "python -m minibert.predictor",
                    "Score a .csv or .tsv file: its columns, then prediction, confidence and one p_LABEL each, as CSV on "
@@ -527,21 +499,16 @@ def main(argv: Sequence[str]) -> int:
     flags = Flags(**given)
     if flags.chunk_rows < 1:
         raise UserError(f"--chunk-rows is {flags.chunk_rows}; it must be at least 1.")
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    device = flags.device
-    if world > 1 and device in ("auto", "cuda") and torch.cuda.is_available():
-        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    say = say_on_stderr if rank == 0 else lambda line: None
-    predictor = Predictor(run, device, flags.precision, flags.batch_tokens, flags.threads, say)
-    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="surrogatepass", newline="", write_through=True)
-    if world > 1:
-        torch.distributed.init_process_group("gloo")  # text travels through the CPU whatever computes
-    try:
-        score_file(predictor, file, out, flags.text_col, flags.chunk_rows, flags.quiet)
-    finally:
-        out.detach()
-        if world > 1:
-            torch.distributed.destroy_process_group()
+    device = devices.choose_device(flags.device, int(os.environ.get("LOCAL_RANK", 0)))
+    with processes(device) as group:
+        say = say_on_stderr if group.first else lambda line: None
+        predictor = Predictor(run, device, flags.precision, flags.batch_tokens, flags.threads, say)
+        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="", write_through=True)
+        try:
+            score_file(predictor, file, out, flags.text_col, flags.chunk_rows, flags.quiet, group)
+        except FloatingPointError as e:
+            raise UserError(str(e)) from None
+        out.detach()  # or closing it would close standard output, which cli.run still flushes
     return 0
 
 
