@@ -35,8 +35,8 @@ MULTI_LABEL = "multi_label_classification"
 
 class Window(NamedTuple):
     """One sequence as the encoder takes it, special tokens included. A text is one window, but under --truncate chunk."""
-    input_ids: list[int]
-    token_type_ids: list[int]
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray
 
 
 def say_on_stderr(line: str) -> None:
@@ -138,10 +138,11 @@ class Predictor:
         first = self.tokenizer.ids(list(texts))
         second = self.tokenizer.ids(list(pairs)) if pairs is not None else [None] * len(first)
         if self.truncate == "chunk":
-            return [[Window(*w) for w in self.tokenizer.windows(a, b, max_len=self.max_len, stride=self.stride)]
-                    for a, b in zip(first, second)]
-        return [[Window(*self.tokenizer.build(a, b, max_len=self.max_len, truncate=self.truncate))]
-                for a, b in zip(first, second)]
+            rows = ([*self.tokenizer.windows(a, b, self.max_len, self.stride)] for a, b in zip(first, second))
+        else:
+            rows = ([self.tokenizer.build(a, b, self.max_len, self.truncate)] for a, b in zip(first, second))
+        # As arrays: a list of Python ints takes ten times the memory, and there may be 25,000 texts.
+        return [[Window(np.array(ids, np.int32), np.array(types, np.int8)) for ids, types in of_text] for of_text in rows]
 
     def forward(self, windows: Sequence[Window]) -> np.ndarray:
         """Logits (len(windows), C) float32 of one batch, padded to its longest member.
@@ -176,7 +177,10 @@ class Predictor:
 
         Raises FloatingPointError if the model yields values that are not finite.
         """
-        logits, document, lengths = self.window_logits(texts, pairs, quiet)
+        return self.pool(*self.window_logits(texts, pairs, quiet))
+
+    def pool(self, logits: np.ndarray, document: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """What `window_logits` gives → one row per text (n,C)."""
         if self.truncate != "chunk":
             return logits
         return pool_windows(logits, document, lengths, self.pooling, self.multi_label)
