@@ -1,0 +1,847 @@
+"""Fine-tune BERT for text classification. The whole loop is on this page: no Trainer, no callbacks.
+
+Read it from `main` (what happens, in order) to `fit` (the loop: epoch, step, validation, best checkpoint).
+
+    python train.py                                          # embedded reviews, a tiny BERT from random weights
+    python train.py --data my.csv --model bert-base-uncased --amp
+    torchrun --nproc_per_node 2 train.py …                   # the same flags, several processes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import math
+import os
+import platform
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import minibert
+from minibert import baselines, checkpoint, cli, data, devices, metrics
+from minibert.cli import UserError, flag
+from minibert.config import EncoderConfig
+from minibert.convert import load_classifier, save_classifier
+from minibert.distributed import Processes, processes
+from minibert.files import folder_lock, read_json, write_csv, write_json
+from minibert.model import Classifier
+from minibert.optimization import freeze, lr_factor, make_optimizer, parameter_groups, reinit_layers, set_lr, warmup_steps
+from minibert.predictor import POOLINGS, Predictor, pool_windows
+from minibert.tokenization import Tokenizer, load_tokenizer, train_wordpiece
+
+# What `--model tiny` is, and what it trains with unless a flag says otherwise: small enough for two minutes on two cores.
+TINY = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=512)
+TINY_VOCABULARY = 4000
+TINY_RECIPE = dict(lr=1e-3, epochs=6, batch_size=32)
+RECIPE = dict(lr=2e-5, epochs=3, batch_size=16)
+OVERFIT_LOSS, OVERFIT_EPOCHS = 0.01, 300
+SAVE_SECONDS = 300  # between states, unless --save-every says otherwise
+HISTORY = ["epoch", "train_loss", "val_loss", "val_accuracy", "val_macro_f1", "lr", "seconds", "examples_per_s"]
+
+
+@dataclass
+class Flags:
+    """Every flag, and what run.json keeps. None means: decided from the model or the device, and printed."""
+
+    data: str = flag("reviews", "reviews, tickets, aspects (embedded), imdb (downloaded once), or a path: a .csv/.tsv/.jsonl "
+                     "file, a folder with train.* (val.*, test.*), an aclImdb folder or its .tar.gz")
+    text_col: str = flag("text", "name of the text column; two names `a,b` make a pair of texts")
+    label_col: str = flag("label", "name of the label column; with --multi-label several 0/1 columns `a,b,c`")
+    multi_label: bool = flag(False, "a row may have several labels, or none: `a|b` in the label column")
+    model: str = flag("tiny", "tiny (random weights, vocabulary learned from the training texts), a hub name such as "
+                      "bert-base-uncased, or a local folder")
+    revision: str = flag(None, "branch, tag or commit of a hub model", metavar="NAME")
+    head: str = flag("linear", "linear: dropout and one Linear on the raw [CLS] state; native: the family's own head, "
+                     "which exports to transformers", choices=["linear", "native"])
+    out: str = flag(None, "run folder [default: runs/<data>-<model>]", metavar="FOLDER")
+    overwrite: bool = flag(False, "replace the run in --out")
+    resume: bool = flag(False, "go on from the last state in --out, to the same end as if never interrupted")
+    save_every: int = flag(None, "optimizer steps between saved states [default: every 5 minutes]", type=int, metavar="N")
+    config: str = flag(None, "replay the flags of a run.json; flags given beside it win", metavar="FILE")
+    max_len: int = flag(256, "tokens kept of each text, special tokens included")
+    truncate: str = flag("right", "what a longer text loses: right (its end), left (its start), head+tail (its middle); "
+                         "chunk reads all of it in overlapping windows", choices=["right", "left", "head+tail", "chunk"])
+    stride: int = flag(64, "tokens that neighbouring windows share, with --truncate chunk")
+    batch_size: int = flag(None, "texts per forward pass and process [default: 16; tiny: 32]", type=int, metavar="N")
+    accum: int = flag(1, "forward passes per optimizer step: equals an N times larger batch")
+    lr: float = flag(None, "peak learning rate [default: 2e-5; tiny: 1e-3]", type=float, metavar="X")
+    epochs: int = flag(None, "passes over the training texts [default: 3; tiny: 6]", type=int, metavar="N")
+    warmup_ratio: float = flag(0.1, "share of the steps in which the rate rises from 0")
+    weight_decay: float = flag(0.01, "AdamW's decay of the matrices (biases and LayerNorms are exempt)")
+    max_grad_norm: float = flag(1.0, "gradients are scaled down to this norm")
+    dropout: float = flag(None, "dropout of hidden states [default: the checkpoint's]", type=float, metavar="X")
+    attention_dropout: float = flag(None, "dropout of attention weights [default: the checkpoint's on a GPU; 0 on a CPU, "
+                                    "where it would cost the fused kernel]", type=float, metavar="X")
+    amp: str = flag(None, "mixed precision: bf16 on a CPU that has the instructions, fp16 on a GPU; or name it",
+                    choices=["auto", "bf16", "fp16"], nargs="?", const="auto")
+    attention: str = flag("sdpa", "sdpa (PyTorch's fused attention) or eager (the formula)", choices=["sdpa", "eager"])
+    device: str = flag("auto", "auto, cuda, mps or cpu", choices=["auto", "cuda", "mps", "cpu"])
+    seeds: list = flag([42], "one or more; several train one run each and give mean and spread", nargs="+", type=int,
+                       metavar="N")
+    split_seed: int = flag(42, "seed of the validation split and of --limit: the same for all --seeds")
+    limit: int = flag(None, "the first N training texts after the shuffle", type=int, metavar="N")
+    class_weights: str = flag("none", "balanced: a rare class weighs more in the loss", choices=["none", "balanced"])
+    tune_threshold: bool = flag(False, "two classes: choose the probability that decides on validation (macro-F1)")
+    sampler: str = flag("random", "balanced: classes are drawn equally often", choices=["random", "balanced"])
+    layer_decay: float = flag(1.0, "each layer's rate is this times the rate of the layer above (0.95 is usual)")
+    reinit_layers: int = flag(0, "give the top N layers fresh weights")
+    freeze: str = flag(None, "do not train: embeddings, a number of lowest layers, or encoder (head only)", metavar="PART")
+    label_smoothing: float = flag(0.0, "share of the target spread over all classes")
+    patience: int = flag(0, "stop after N epochs without a better validation macro-F1 (0: never)")
+    corrections: str = flag(None, "an errors.csv whose `correction` column replaces labels", metavar="FILE")
+    overfit: int = flag(None, "the wiring check: drive N texts to a loss under 0.01, then stop; exit 1 if it fails",
+                        type=int, metavar="N")
+    workers: int = flag(0, "processes that build batches ahead (the result does not depend on it)")
+    compile: bool = flag(False, "torch.compile the model")
+    looked_at_by: str = flag(None, "who read the twenty examples printed before training", metavar="NAME")
+    quiet: bool = flag(False, "print the epochs and the result only")
+
+
+# Flags that do not change what is learned: a resumed run may differ in them.
+FREE_ON_RESUME = {"out", "overwrite", "resume", "save_every", "config", "workers", "looked_at_by", "quiet", "device",
+                  "batch_size", "accum", "seeds"}
+
+
+# ------------------------------------------------------------------------------------------------ flags
+
+def read_flags(argv: list[str]) -> Flags:
+    """Command line over `--config` over defaults; checked, and completed with the model's recipe."""
+    given = cli.parse(cli.parser(Flags, "train.py", __doc__.split("\n")[0]), argv)
+    names = {f.name for f in dataclasses.fields(Flags)}
+    replayed: dict[str, Any] = {}
+    if given.get("config"):
+        saved = read_json(given["config"], "run.json to replay")
+        saved = saved.get("flags") if isinstance(saved, dict) else None
+        if not isinstance(saved, dict) or not saved.keys() <= names:
+            raise UserError(f"--config {given['config']}: not a run.json of this version (no readable `flags` in it).")
+        replayed = {k: v for k, v in saved.items() if k not in ("resume", "overwrite", "out", "config")}
+        replayed["seeds"] = given.get("seeds") or saved["seeds"]
+    flags = Flags(**{**replayed, **given})
+    for name, value in (TINY_RECIPE if flags.model == "tiny" else RECIPE).items():
+        if getattr(flags, name) is None:
+            setattr(flags, name, value)
+    if flags.out is None:
+        short = lambda s: re.sub(r"[^\w.-]+", "-", re.sub(r"\.(csv|tsv|jsonl|tar\.gz|tgz)$", "", Path(s).name or s)).strip("-")
+        flags.out = str(Path("runs") / f"{short(flags.data)}-{short(flags.model)}")
+    check_flags(flags)
+    return flags
+
+
+def check_flags(flags: Flags) -> None:
+    """Values no training can have, refused before anything is read."""
+    def need(ok: bool, name: str, what: str) -> None:
+        if not ok:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(flags, name)}: {what}.")
+    for name in ("batch_size", "accum", "epochs"):
+        need(getattr(flags, name) >= 1, name, "at least 1 is needed")
+    for name in ("limit", "overfit", "save_every"):
+        need(getattr(flags, name) is None or getattr(flags, name) >= 1, name, "at least 1 is needed")
+    for name in ("workers", "reinit_layers", "patience", "stride"):
+        need(getattr(flags, name) >= 0, name, "it cannot be negative")
+    for name in ("lr", "max_grad_norm"):
+        need(math.isfinite(getattr(flags, name)) and getattr(flags, name) > 0, name, "a number above 0 is needed")
+    need(flags.weight_decay >= 0 and math.isfinite(flags.weight_decay), "weight_decay", "a number from 0 is needed")
+    need(0 < flags.layer_decay <= 1, "layer_decay", "a number above 0 and up to 1 is needed")
+    need(0 <= flags.label_smoothing < 1, "label_smoothing", "a share from 0 to below 1 is needed")
+    for name in ("dropout", "attention_dropout"):
+        need(getattr(flags, name) is None or 0 <= getattr(flags, name) < 1, name, "a share from 0 to below 1 is needed")
+    need(0 <= flags.warmup_ratio <= 1, "warmup_ratio", "a share from 0 to 1 is needed")
+    need(len(set(flags.seeds)) == len(flags.seeds), "seeds", "each seed once")
+    need(all(0 <= s < 2**31 for s in flags.seeds), "seeds", "seeds from 0 to 2147483647 are needed")
+    if flags.multi_label and flags.label_smoothing:
+        raise UserError("--label-smoothing is for one label per text; leave it out with --multi-label.")
+    if flags.multi_label and flags.sampler == "balanced":
+        raise UserError("--sampler balanced is for one label per text; use --class-weights balanced with --multi-label.")
+    if flags.resume and flags.overwrite:
+        raise UserError("--resume goes on with a run and --overwrite replaces it: give one of them.")
+    if flags.overfit and (flags.resume or len(flags.seeds) > 1):
+        raise UserError("--overfit is a short check: it takes one seed and no --resume.")
+
+
+# ------------------------------------------------------------------------------------------------ the task
+
+@dataclass
+class Task:
+    """What is the same for every seed: texts, labels, tokens, floors."""
+
+    dataset: data.Dataset
+    tokenizer: Tokenizer
+    train_store: data.TokenStore
+    val_store: data.TokenStore
+    train_pairs: data.TokenStore | None
+    val_pairs: data.TokenStore | None
+    record: dict[str, Any]            # the parts of run.json that describe the data
+    floors: dict[str, Any]
+
+    def lengths(self, which: str) -> np.ndarray:
+        """Tokens of each text (n,), special tokens included, before truncation."""
+        first, second = (self.train_store, self.train_pairs) if which == "train" else (self.val_store, self.val_pairs)
+        total = np.asarray(first.lengths) + self.tokenizer.num_special(second is not None)
+        return total if second is None else total + np.asarray(second.lengths)
+
+
+def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
+    """Read, check, tokenise, and print what a person should see before a model is trained."""
+    dataset = data.load_data(flags.data, flags.text_col, flags.label_col, multi_label=flags.multi_label,
+                             seed=flags.split_seed, quiet=flags.quiet or not procs.first)
+    if flags.corrections:
+        say(data.apply_corrections(dataset, flags.corrections))
+    train, val = dataset.train, dataset.val
+    if flags.overfit:
+        train = val = data.wiring_rows(train, flags.overfit)
+    elif flags.limit:
+        train = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.limit])
+        if not flags.multi_label and len(np.unique(train.labels)) < 2:
+            raise UserError(f"--limit {flags.limit} leaves a single class in training; raise it.")
+    dataset = dataclasses.replace(dataset, train=train, val=val)
+    for line in dataset.report.lines():
+        say(line)
+    if flags.limit or flags.overfit:
+        say(f"limit       {len(train):,} training texts are used")
+
+    quiet = flags.quiet or not procs.first
+    tokenizer = (train_wordpiece(train.texts + (train.pairs or []), vocab_size=TINY_VOCABULARY) if flags.model == "tiny"
+                 else load_tokenizer(flags.model, flags.revision))
+    store = lambda texts: None if texts is None else data.tokenize_store(tokenizer, texts, quiet=quiet)
+    task = Task(dataset, tokenizer, store(train.texts), store(val.texts), store(train.pairs), store(val.pairs), {}, {})
+
+    lengths = task.lengths("train")
+    for line in data.token_length_report(lengths, flags.max_len):
+        say(line)
+    unknown = data.unknown_share(tokenizer, task.train_store)
+    if unknown > 0.05:
+        say(f"WARNING     {unknown:.1%} of the training tokens are unknown to this vocabulary; is it the right model?")
+    say("examples    twenty training texts; read them, then record it with --looked-at-by NAME")
+    for line in data.sample_rows(train, dataset.labels, 20, flags.split_seed):
+        say(line)
+
+    if procs.first and not flags.overfit:
+        texts, others = data.joined_texts(train), data.joined_texts(val)
+        task.floors, _ = baselines.floors(texts, train.labels, others, val.labels, dataset.labels, flags.multi_label,
+                                          quiet=quiet)
+        for name, figures in task.floors.items():
+            say(f"floor       {name:9s} val_acc {figures['accuracy']:.4f}  val_macro_f1 {figures['macro_f1']:.4f}")
+    procs.wait()
+    counts = train.labels.sum(0) if flags.multi_label else np.bincount(train.labels, minlength=len(dataset.labels))
+    splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
+    task.record = {
+        "name": dataset.name,
+        "fingerprint": {k: s.fingerprint() if s is not None else None for k, s in splits.items()},
+        "n": {k: len(s) if s is not None else 0 for k, s in splits.items()},
+        "label_counts": {name: int(c) for name, c in zip(dataset.labels, counts)},
+        "lengths": {**{f"p{q}": int(np.percentile(lengths, q)) for q in (50, 90, 95, 99)}, "unknown_share": unknown,
+                    "histogram": data.length_histogram(lengths)},
+    }
+    return task
+
+
+# ------------------------------------------------------------------------------------------------ batches
+
+class MicroBatches(torch.utils.data.Dataset):
+    """This process's forward passes of one epoch, in order; built where a DataLoader worker asks for them."""
+
+    def __init__(self, flags: Flags, task: Task, which: str, parts: list[np.ndarray]):
+        self.flags, self.tokenizer, self.parts = flags, task.tokenizer, parts
+        self.store, self.pairs, split = ((task.train_store, task.train_pairs, task.dataset.train) if which == "train"
+                                         else (task.val_store, task.val_pairs, task.dataset.val))
+        self.labels = split.labels
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, i: int) -> tuple[dict[str, torch.Tensor], torch.Tensor | None, torch.Tensor]:
+        """(model inputs (B,S), document of each window or None, targets (B,) or (B,C))."""
+        rows = self.parts[i]
+        targets = torch.from_numpy(np.ascontiguousarray(self.labels[rows]))
+        if self.flags.truncate == "chunk":
+            batch = data.collate_windows(self.tokenizer, self.store, rows, self.flags.max_len, self.flags.stride, self.pairs)
+            return batch, batch.pop("document"), targets
+        return data.collate(self.tokenizer, self.store, rows, self.flags.max_len, self.flags.truncate, self.pairs), None, targets
+
+    def loader(self, device: torch.device, workers: int) -> torch.utils.data.DataLoader:
+        return torch.utils.data.DataLoader(self, batch_size=None, shuffle=False, num_workers=workers,
+                                           pin_memory=device.type == "cuda")
+
+
+def epoch_windows(flags: Flags, task: Task, effective_batch: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """The rows of each optimizer step of an epoch: a function of (seed, epoch, effective batch) and nothing else, so
+    that `--accum k` is a k times larger batch, N processes are one, and a resumed run reads what it would have read.
+    """
+    lengths = np.minimum(task.lengths("train"), flags.max_len) if flags.truncate != "chunk" else task.lengths("train")
+    if flags.sampler == "balanced":
+        rows = data.balanced_rows(task.dataset.train.labels, seed, epoch)
+        return [rows[w] for w in data.length_buckets(lengths[rows], effective_batch, seed, epoch)]
+    return data.length_buckets(lengths, effective_batch, seed, epoch)
+
+
+def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, procs: Processes) -> list[np.ndarray]:
+    """This process's forward passes of one optimizer step, at most `batch_size` rows each, all of like length.
+
+    Every process gets the same number of passes, or the gradient exchange would wait for ever. A process that would
+    have no row in a pass repeats one, which `fit` then counts with weight zero (see `own_rows`).
+    """
+    passes = math.ceil(len(window) / (batch_size * procs.world))
+    window = window[np.argsort(lengths[window], kind="stable")]
+    parts = np.array_split(window, passes * procs.world)[procs.rank::procs.world]
+    return [p if len(p) else window[:1] for p in parts]
+
+
+def own_rows(window: np.ndarray, batch_size: int, procs: Processes) -> list[int]:
+    """How many rows of each pass of `share_of` count: their number, or 0 for the repeated one."""
+    passes = math.ceil(len(window) / (batch_size * procs.world))
+    return [len(p) for p in np.array_split(window, passes * procs.world)[procs.rank::procs.world]]
+
+
+# ------------------------------------------------------------------------------------------------ loss
+
+def loss_sum(logits: torch.Tensor, targets: torch.Tensor, class_weights: torch.Tensor | None, smoothing: float) -> torch.Tensor:
+    """The *sum* of the losses of the rows: logits (B,C) float32, targets (B,) int64 or (B,C) float32 multi-label.
+
+    A sum, because a mean of micro-batch means is not the mean of the batch when their sizes (or class weights)
+    differ; the caller divides once, by `loss_weight` of everything that shares the optimizer step.
+    """
+    if targets.dim() == 2:
+        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=class_weights, reduction="sum")
+    return F.cross_entropy(logits, targets, weight=class_weights, label_smoothing=smoothing, reduction="sum")
+
+
+def loss_weight(labels: np.ndarray, class_weights: torch.Tensor | None) -> float:
+    """What the sum is divided by: the rows' number, their class weights' total, or rows × labels (multi-label)."""
+    if labels.ndim == 2:
+        return float(labels.size)
+    return float(len(labels) if class_weights is None else class_weights.double().cpu().numpy()[labels].sum())
+
+
+def balanced_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
+    """n / (k · n_c) per class (King & Zeng 2001); multi-label: negatives per positive of each label (`pos_weight`)."""
+    if labels.ndim == 2:
+        positive = np.maximum(labels.sum(0), 1)
+        return torch.tensor((len(labels) - positive) / positive, dtype=torch.float32)
+    counts = np.maximum(np.bincount(labels, minlength=classes), 1)
+    return torch.tensor(len(labels) / (classes * counts), dtype=torch.float32)
+
+
+def document_logits(logits: torch.Tensor, document: torch.Tensor | None, documents: int) -> torch.Tensor:
+    """Mean over each document's windows (W,C) → (B,C): a document weighs the same however many windows it has."""
+    if document is None:
+        return logits
+    sums = logits.new_zeros(documents, logits.size(1)).index_add_(0, document, logits)
+    return sums / torch.bincount(document, minlength=documents).unsqueeze(1)
+
+
+# ------------------------------------------------------------------------------------------------ the loop
+
+def seed_everything(*numbers: int) -> None:
+    """Seed torch (every device) from several small numbers, mixed so that neighbours do not give alike streams."""
+    torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+def validate(model: Classifier, flags: Flags, task: Task, device: torch.device, precision: str, procs: Processes
+             ) -> tuple[np.ndarray, float]:
+    """Logits of every validation text (n,C) and the mean loss, on every process. The model's mode is restored."""
+    was_training = model.training
+    model.eval()  # dropout off
+    lengths = np.minimum(task.lengths("val"), flags.max_len)
+    order = np.argsort(-lengths, kind="stable")[procs.rank::procs.world]
+    parts = [order[i:i + 2 * flags.batch_size] for i in range(0, len(order), 2 * flags.batch_size)]
+    found, total = [], 0.0
+    with torch.inference_mode():
+        batches = MicroBatches(flags, task, "val", parts).loader(device, 0)
+        for batch, document, targets in cli.progress(batches, desc="validation", unit="batch", quiet=flags.quiet or not procs.first):
+            batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}
+            document = None if document is None else document.to(device)
+            with devices.autocast(device, precision):
+                logits = model(**batch)
+            logits = document_logits(logits.float(), document, len(targets))
+            total += float(loss_sum(logits, targets.to(device), None, 0.0))
+            found.append(logits.cpu().numpy())
+    model.train(was_training)
+    n, classes = len(task.dataset.val), len(task.dataset.labels)
+    logits = np.zeros((n, classes), dtype=np.float32)
+    for rows, part in procs.gather((order, np.concatenate(found) if found else logits[:0])):
+        logits[rows] = part
+    return logits, procs.sum([total], device)[0] / loss_weight(task.dataset.val.labels, None)
+
+
+def val_figures(logits: np.ndarray, task: Task) -> tuple[float, float]:
+    """(accuracy, macro-F1) on validation; multi-label: at threshold 0.5, accuracy of the whole set."""
+    truth = task.dataset.val.labels
+    if task.dataset.multi_label:
+        figures = metrics.multilabel_summary(truth, metrics.sigmoid(logits), task.dataset.labels)
+        return figures["accuracy"], figures["macro_f1"]
+    cm = metrics.confusion_matrix(truth, logits.argmax(1), len(task.dataset.labels))
+    return metrics.accuracy(cm), metrics.macro_f1(cm)
+
+
+@dataclass
+class Progress:
+    """Where a run stands: what a saved state holds beside weights and optimizer."""
+
+    epoch: int = 1                     # counted from 1
+    window: int = 0                    # windows of this epoch already trained on
+    step: int = 0                      # optimizer steps that happened (a skipped fp16 step does not)
+    skipped: int = 0                   # fp16 steps skipped in a row
+    loss: float = 0.0                  # this epoch's summed loss
+    weight: float = 0.0                # what it is divided by
+    best_epoch: int = 0
+    best_macro_f1: float = -1.0
+    best_file: str | None = None
+    seconds: float = 0.0               # spent so far, earlier processes included
+    epoch_seconds: float = 0.0         # of that, in this epoch
+    history: list = dataclasses.field(default_factory=list)
+
+    def next_epoch(self) -> None:
+        self.epoch, self.window, self.loss, self.weight, self.epoch_seconds = self.epoch + 1, 0, 0.0, 0.0, 0.0
+
+
+def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, device: torch.device, precision: str,
+        procs: Processes, stop: Stop, say: Callable[[str], None]) -> Progress:
+    """Train `model`; on return it holds the weights of the best epoch (or, with --overfit, the last)."""
+    train, classes = task.dataset.train, len(task.dataset.labels)
+    effective_batch = flags.batch_size * flags.accum * procs.world
+    lengths = task.lengths("train")
+    if len(train) < procs.world:
+        raise UserError(f"{len(train)} training texts cannot be shared by {procs.world} processes; use fewer.")
+    per_epoch = math.ceil(len(train) / effective_batch)
+    epochs = OVERFIT_EPOCHS if flags.overfit else flags.epochs
+    total = per_epoch * epochs
+    warmup = warmup_steps(total, flags.warmup_ratio)
+    class_weights = balanced_weights(train.labels, classes).to(device) if flags.class_weights == "balanced" else None
+
+    groups = parameter_groups(model, flags.lr, flags.weight_decay, flags.layer_decay)
+    optimizer = make_optimizer(groups, device)
+    scaler = devices.make_scaler(device, precision)
+    trained = [p for g in groups for p in g["params"]]
+    at = Progress()
+    if flags.resume and checkpoint.has_state(out):
+        at = restore(out, flags, task, effective_batch, model, optimizer, scaler)
+        say(f"resume      from epoch {at.epoch}, optimizer step {at.step}")
+    announce(say, flags, task, model, groups, device, precision, per_epoch, total, warmup, effective_batch)
+
+    replicas = model
+    if procs.world > 1:  # averages gradients over processes; unused parts are frozen, so it never waits for them
+        replicas = DistributedDataParallel(model, device_ids=[procs.local_rank] if device.type == "cuda" else None)
+    forward = torch.compile(replicas) if flags.compile else replicas
+    model.train()
+    saved_at = time.monotonic()
+    eta = Eta(task, flags, say)
+
+    while at.epoch <= epochs and not (flags.patience and at.epoch - 1 - at.best_epoch >= flags.patience):
+        ticked, busy, rows_seen = time.monotonic(), 0.0, 0
+        windows = epoch_windows(flags, task, effective_batch, seed, at.epoch)
+        todo = windows[at.window:]
+        parts = [p for w in todo for p in share_of(w, lengths, flags.batch_size, procs)]
+        batches = iter(MicroBatches(flags, task, "train", parts).loader(device, flags.workers))
+
+        for window in cli.progress(todo, desc=f"epoch {at.epoch}", unit="step", quiet=flags.quiet or not procs.first):
+            # Dropout masks are a function of (seed, epoch, window, process): a resumed run draws the same ones.
+            seed_everything(seed, at.epoch, at.window, procs.rank)
+            set_lr(optimizer, 1.0 if flags.overfit else lr_factor(at.step, total, warmup))
+            optimizer.zero_grad(set_to_none=True)
+            weight = loss_weight(train.labels[window], class_weights)  # of all rows of the step, on all processes
+            window_loss = torch.zeros((), device=device)
+            counts = own_rows(window, flags.batch_size, procs)
+            for i, count in enumerate(counts):
+                batch, document, targets = next(batches)
+                batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}
+                targets = targets.to(device, non_blocking=True)
+                document = None if document is None else document.to(device, non_blocking=True)
+                # Gradients are exchanged once per optimizer step, with the last pass of the window.
+                alone = replicas.no_sync() if procs.world > 1 and i + 1 < len(counts) else contextlib.nullcontext()
+                with alone:
+                    with devices.autocast(device, precision):
+                        logits = forward(**batch)
+                    logits = document_logits(logits.float(), document, len(targets))
+                    loss = loss_sum(logits, targets, class_weights, flags.label_smoothing) / weight
+                    if not count:
+                        loss = loss * 0.0
+                    # DistributedDataParallel averages over processes; the loss is a sum over them.
+                    scaler.scale(loss * procs.world).backward()
+                window_loss += loss.detach()
+            # The one right order: unscale, clip, step, update; the schedule follows only a step that happened.
+            scaler.unscale_(optimizer)
+            norm = torch.nn.utils.clip_grad_norm_(trained, flags.max_grad_norm)
+            window_loss, norm = torch.stack([window_loss, norm.to(window_loss.dtype)]).tolist()  # the one wait for the device
+            due = procs.first and ((at.step + 1) % flags.save_every == 0 if flags.save_every
+                                   else time.monotonic() - saved_at > SAVE_SECONDS)
+            window_loss, stopping, due = procs.sum([window_loss, float(stop.asked), float(due)], device)
+            if not math.isfinite(window_loss) or (not math.isfinite(norm) and not scaler.is_enabled()):
+                raise UserError(f"the {'gradient' if math.isfinite(window_loss) else 'loss'} stopped being finite at optimizer "
+                                f"step {at.step + 1} (epoch {at.epoch}); lower --lr (it is {flags.lr:g}) or leave --amp "
+                                f"out. {out} holds no spoiled file" + ("; the best epoch so far is in its state/." if at.best_file else "."))
+            scale = scaler.get_scale()
+            scaler.step(optimizer)
+            scaler.update()
+            if scaler.get_scale() < scale:  # fp16 overflowed: the optimizer was skipped
+                at.skipped += 1
+                if at.skipped > 50:
+                    raise UserError("fp16 overflowed in 50 steps in a row; use --amp bf16 or leave --amp out.")
+            else:
+                at.step, at.skipped = at.step + 1, 0
+                at.loss, at.weight = at.loss + window_loss * weight, at.weight + weight
+            at.window += 1
+            rows_seen += len(window)
+            now = time.monotonic()
+            at.seconds, at.epoch_seconds, busy, ticked = at.seconds + now - ticked, at.epoch_seconds + now - ticked, busy + now - ticked, now
+            eta.tick(int(lengths[window].sum()), at, epochs, per_epoch)
+
+            if (due or stopping) and not flags.overfit:
+                save(out, at, flags, task, effective_batch, model, optimizer, scaler, procs)
+                saved_at = time.monotonic()
+            if stopping:
+                raise cli.Interrupted("the wiring check keeps no state." if flags.overfit else
+                                      f"the state after optimizer step {at.step} is saved; go on with "
+                                      f"`python train.py --resume` and the same flags (the run folder is {out}).")
+
+        train_loss = at.loss / at.weight if at.weight else math.nan
+        if flags.overfit:
+            if train_loss < OVERFIT_LOSS or at.epoch == epochs:
+                at.history.append([at.epoch, train_loss])
+                return at
+            at.next_epoch()
+            continue
+
+        logits, val_loss = validate(model, flags, task, device, precision, procs)
+        if not np.isfinite(logits).all():
+            raise UserError(f"validation after epoch {at.epoch} gave values that are not finite; lower --lr.")
+        accuracy, macro_f1 = val_figures(logits, task)
+        say_always(procs, f"epoch {at.epoch}  train_loss {train_loss:.4f}  val_acc {accuracy:.4f}  val_macro_f1 {macro_f1:.4f}")
+        at.seconds, at.epoch_seconds = at.seconds + time.monotonic() - ticked, at.epoch_seconds + time.monotonic() - ticked
+        at.history.append([at.epoch, train_loss, val_loss, accuracy, macro_f1, max(g["lr"] for g in optimizer.param_groups),
+                           at.epoch_seconds, rows_seen / max(busy, 1e-9)])
+        if macro_f1 > at.best_macro_f1:  # finite by the check above
+            at.best_epoch, at.best_macro_f1 = at.epoch, macro_f1
+            at.best_file = on_first(procs, lambda: checkpoint.save_best(out, at.epoch, model.state_dict()))
+        at.next_epoch()
+        save(out, at, flags, task, effective_batch, model, optimizer, scaler, procs)
+        saved_at = time.monotonic()
+
+    model.load_state_dict(checkpoint.load_best(out, at.best_file))  # the best epoch, not the last
+    return at
+    return at
+
+
+# ------------------------------------------------------------------------------------------------ states
+
+class Stop:
+    """SIGINT and SIGTERM ask the loop to finish its step and save; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> Stop:
+        self.before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = True
+        signal.signal(number, signal.default_int_handler)
+
+    def __exit__(self, *exc: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def on_first(procs: Processes, do: Callable[[], Any]) -> Any:
+    """`do()` on rank 0; its result, or its failure, on every process (a failure on one alone would hang the others)."""
+    result, problem = None, None
+    if procs.first:
+        try:
+            result = do()
+        except Exception as e:
+            problem = e
+    procs.check(problem)
+    return procs.gather(result)[0]
+
+
+def versions() -> dict[str, str]:
+    import sklearn
+    import tokenizers
+    return {"minibert": minibert.__version__, "python": platform.python_version(), "torch": torch.__version__,
+            "numpy": np.__version__, "scikit-learn": sklearn.__version__, "tokenizers": tokenizers.__version__}
+
+
+def identity(flags: Flags, task: Task, effective_batch: int) -> dict[str, Any]:
+    """What a state and the run that resumes it must agree on."""
+    same = {"--" + k.replace("_", "-"): str(v) for k, v in dataclasses.asdict(flags).items() if k not in FREE_ON_RESUME}
+    return {**same, "batch size x accum x processes": effective_batch,
+            **{f"{k} data": v for k, v in task.record["fingerprint"].items() if k != "test"},
+            **{f"{k} version": v for k, v in versions().items() if k in ("minibert", "torch")}}
+
+
+def save(out: Path, at: Progress, flags: Flags, task: Task, effective_batch: int, model: Classifier,
+         optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler, procs: Processes) -> None:
+    """Everything `restore` needs, by rank 0."""
+    on_first(procs, lambda: checkpoint.save_state(out, {
+        **dataclasses.asdict(at), "identity": identity(flags, task, effective_batch), "model": dict(model.state_dict()),
+        "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}))
+
+
+def restore(out: Path, flags: Flags, task: Task, effective_batch: int, model: Classifier,
+            optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> Progress:
+    """Load the last state into model, optimizer and scaler. Raises UserError naming what differs from this run."""
+    state = checkpoint.load_state(out)
+    differs = checkpoint.difference(state["identity"], identity(flags, task, effective_batch))
+    if differs:
+        raise UserError(f"the state in {out} belongs to another run ({differs}); give the same flags and data, or start "
+                        "over with --overwrite.")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    scaler.load_state_dict(state["scaler"])
+    return Progress(**{f.name: state[f.name] for f in dataclasses.fields(Progress)})
+
+
+# ------------------------------------------------------------------------------------------------ what is printed
+
+def say_always(procs: Processes, line: str) -> None:
+    if procs.first:
+        print(line, flush=True)
+
+
+def announce(say: Callable[[str], None], flags: Flags, task: Task, model: Classifier, groups: list[dict],
+             device: torch.device, precision: str, per_epoch: int, total: int, warmup: int, effective_batch: int) -> None:
+    """Device, parameters, memory plan and schedule, before the first step."""
+    say(devices.describe(device, precision))
+    count = lambda ps: sum(p.numel() for p in ps)
+    trained, everything = count(p for g in groups for p in g["params"]), count(model.parameters())
+    decayed = [g for g in groups if g["weight_decay"] > 0] or [g for g in groups if flags.weight_decay == 0]
+    say(f"parameters  encoder {count(model.encoder.parameters()):,}, head {count(model.head.parameters()):,}; "
+        f"{trained:,} trained, of which {count(p for g in decayed for p in g['params']):,} in "
+        f"{sum(len(g['params']) for g in decayed)} matrices decay")
+    c = model.config
+    plan = devices.memory_plan(
+        c, trained, everything - trained, min(flags.batch_size, len(task.dataset.train)),
+        min(flags.max_len, int(task.lengths("train").max())), precision=precision,
+        attention_dropout=c.attention_probs_dropout_prob, hidden_dropout=c.hidden_dropout_prob,
+        fused_attention=flags.attention == "sdpa" and (device.type != "cpu" or c.attention_probs_dropout_prob == 0))
+    say("memory      " + ", ".join(f"{k} {v / 2**20:,.0f} MiB" for k, v in plan.items())
+        + f"; in all about {sum(plan.values()) / 2**20:,.0f} MiB")
+    say(f"dropout     hidden {c.hidden_dropout_prob:g}, attention {c.attention_probs_dropout_prob:g}")
+    say(f"schedule    {per_epoch:,} steps per epoch, {total:,} in all, {warmup:,} of warmup; rate {flags.lr:g}; "
+        f"effective batch {effective_batch}")
+
+
+class Eta:
+    """Says once, after a few steps, when the training will end."""
+
+    def __init__(self, task: Task, flags: Flags, say: Callable[[str], None]):
+        self.say, self.per_epoch = say, float(task.lengths("train").sum())
+        self.began, self.done, self.ticks, self.told = time.monotonic(), 0, 0, False
+
+    def tick(self, tokens: int, at: Progress, epochs: int, windows_per_epoch: int) -> None:
+        self.done, self.ticks = self.done + tokens, self.ticks + 1
+        elapsed = time.monotonic() - self.began
+        if self.told or self.ticks < 5 or elapsed < 3:
+            return
+        left = self.per_epoch * (epochs - at.epoch + 1 - at.window / windows_per_epoch) * elapsed / self.done
+        end = datetime.datetime.now() + datetime.timedelta(seconds=left)
+        self.say(f"end         in about {datetime.timedelta(seconds=round(left))}, at {end:%H:%M} (without the final report)")
+        self.told = True
+
+
+def turning_point(history: list[list]) -> str:
+    """The sentence on overfitting: where validation turned while the training loss still fell."""
+    losses, val = [h[1] for h in history], [h[4] for h in history]
+    best = int(np.argmax(val))
+    if best + 1 < len(history) and losses[-1] < losses[best]:
+        return (f"validation turned after epoch {history[best][0]} while the training loss still fell "
+                f"({losses[best]:.4f} to {losses[-1]:.4f}): the model of epoch {history[best][0]} was kept, not the last.")
+    return f"validation was best at epoch {history[best][0]} of {len(history)}; that model was kept."
+
+
+# ------------------------------------------------------------------------------------------------ one run
+
+def build_model(flags: Flags, seed: int, task: Task, device: torch.device, say: Callable[[str], None]) -> Classifier:
+    """The classifier, in fp32, on `device`, its random parts drawn from `seed`."""
+    labels, tokenizer = task.dataset.labels, task.tokenizer
+    rates = dict(dropout=flags.dropout, attention_dropout=flags.attention_dropout)
+    if flags.attention_dropout is None and device.type == "cpu":
+        # On a CPU, attention dropout forces PyTorch's unfused attention: twice the time of a whole training step.
+        rates["attention_dropout"] = 0.0
+    if flags.overfit:
+        rates = dict(dropout=0.0, attention_dropout=0.0)
+    if flags.model == "tiny":
+        seed_everything(seed)
+        config = EncoderConfig(model_type="bert", vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id, **TINY,
+                               hidden_dropout_prob=0.1 if rates["dropout"] is None else rates["dropout"],
+                               attention_probs_dropout_prob=0.1 if rates["attention_dropout"] is None else rates["attention_dropout"])
+        model = Classifier(config, len(labels), flags.head, flags.attention)
+    else:
+        model = load_classifier(flags.model, len(labels), flags.head, labels=labels, revision=flags.revision,
+                                implementation=flags.attention, seed=seed, say=say, **rates)
+        if tokenizer.vocab_size > model.config.vocab_size:
+            raise UserError(f"{flags.model}: its tokenizer knows {tokenizer.vocab_size:,} tokens but its embedding table has "
+                            f"{model.config.vocab_size:,} rows; the files do not belong together.")
+    model.labels = list(labels)
+    model.problem_type = "multi_label_classification" if task.dataset.multi_label else "single_label_classification"
+    if flags.max_len > model.config.max_tokens:
+        say(f"length      --max-len {flags.max_len} is more than the model's {model.config.max_tokens} positions; using those")
+        flags.max_len = model.config.max_tokens
+    reinit_layers(model, flags.reinit_layers, seed)
+    if flags.freeze:
+        say(f"frozen      {len(freeze(model, flags.freeze))} parameter tensors ({flags.freeze})")
+    return model.to(device)
+
+
+def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at: Progress, device: torch.device,
+           precision: str, wiring: dict | None) -> dict[str, Any]:
+    """Fit temperature, pooling and thresholds on validation, write the run folder, return validation's figures."""
+    dataset, val = task.dataset, task.dataset.val
+    info: dict[str, Any] = {
+        "minibert": minibert.__version__, "flags": {**dataclasses.asdict(flags), "seeds": [seed]}, "seed": seed,
+        "model": flags.model, "labels": dataset.labels, "multi_label": dataset.multi_label, "head": flags.head,
+        "max_len": flags.max_len, "truncate": flags.truncate, "stride": flags.stride,
+        "text_col": flags.text_col.split(","), "label_col": flags.label_col.split(","), "temperature": 1.0,
+        "thresholds": None, "decision_threshold": None, "pooling": None,
+        "dropout": {"hidden": model.config.hidden_dropout_prob, "attention": model.config.attention_probs_dropout_prob},
+        "data": task.record, "versions": versions(), "git_commit": devices.git_commit(), "best_epoch": at.best_epoch,
+        "parameters": {"encoder": sum(p.numel() for p in model.encoder.parameters()),
+                       "head": sum(p.numel() for p in model.head.parameters()),
+                       "trained": sum(p.numel() for p in model.parameters() if p.requires_grad)},
+        "seconds": at.seconds, "peak_memory_bytes": devices.peak_memory(device), "device": str(device),
+        "precision": precision, "effective_batch": flags.batch_size * flags.accum, "looked_at_by": flags.looked_at_by,
+        "wiring": wiring,
+    }
+    # The same code that will serve scores validation once more, in fp32: these are the figures that are kept.
+    predictor = Predictor.from_parts(model, task.tokenizer, info, name=str(out), device=str(device))
+    logits, document, lengths = predictor.window_logits(val.texts, val.pairs, quiet=flags.quiet)
+    if flags.truncate == "chunk":
+        pooled = {p: pool_windows(logits, document, lengths, p, dataset.multi_label) for p in POOLINGS}
+        info["pooling"] = max(POOLINGS, key=lambda p: val_figures(pooled[p], task)[1])
+        logits = pooled[info["pooling"]]
+    if dataset.multi_label:
+        info["temperature"] = metrics.fit_temperature_multilabel(logits, val.labels)
+        probs = metrics.sigmoid(logits / info["temperature"])
+        info["thresholds"] = dict(zip(dataset.labels, map(float, metrics.tune_thresholds(val.labels, probs))))
+        figures = metrics.multilabel_summary(val.labels, probs, dataset.labels, info["thresholds"])
+    else:
+        info["temperature"] = metrics.fit_temperature(logits, val.labels)
+        probs, predicted = metrics.softmax(logits / info["temperature"]), None
+        if flags.tune_threshold:
+            if len(dataset.labels) != 2:
+                raise UserError(f"--tune-threshold is for two classes; there are {len(dataset.labels)}.")
+            value = metrics.tune_threshold(val.labels, probs[:, 1])
+            info["decision_threshold"] = {"label": dataset.labels[1], "value": value}
+            predicted = (probs[:, 1] >= value).astype(int)
+        figures = metrics.summary(val.labels, probs, dataset.labels, predicted=predicted)
+    figures["tuned_here"] = [name for name, used in (
+        ("best epoch", True), ("temperature", True), ("thresholds", dataset.multi_label or flags.tune_threshold),
+        ("pooling", flags.truncate == "chunk")) if used]
+
+    for old in [*out.glob("*.png"), out / "report.md", out / "errors.csv", out / "run.json"]:
+        old.unlink(missing_ok=True)  # of the run that --overwrite replaces
+    save_classifier(model, out)
+    task.tokenizer.save(out)
+    write_csv(out / "history.csv", HISTORY, at.history)
+    write_json(out / "metrics.json", {"val": {**figures, "baselines": task.floors}})
+    checkpoint.seal_run(out, info, ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+    return figures
+
+
+def train_one(flags: Flags, seed: int, out: Path, task: Task, device: torch.device, procs: Processes,
+              say: Callable[[str], None]) -> dict[str, Any] | None:
+    """One seed, from weights to a sealed run folder. Returns validation's figures (on rank 0)."""
+    if checkpoint.finished(out) and flags.resume:
+        say(f"seed {seed}     has ended already: {out}")
+        return read_json(out / "metrics.json", "figures of the run")["val"]
+    precision, remark = devices.choose_precision(device, flags.amp)
+    if remark:
+        say(remark)
+    model = build_model(flags, seed, task, device, say)
+    if not flags.resume:
+        on_first(procs, lambda: checkpoint.clear_state(out))
+    with Stop() as stop:
+        at = fit(flags, seed, out, task, model, device, precision, procs, stop, say)
+    if flags.overfit:
+        return wiring_verdict(flags, at)
+    say(turning_point(at.history))
+    figures = on_first(procs, lambda: finish(flags, seed, out, task, model, at, device, precision, read_wiring(out, flags)))
+    say_always(procs, f"kept epoch {at.best_epoch}: val_acc {figures['accuracy']:.4f}  val_macro_f1 {figures['macro_f1']:.4f}"
+               f"  ({datetime.timedelta(seconds=round(at.seconds))} of training) in {out}")
+    return figures
+
+
+def wiring_verdict(flags: Flags, at: Progress) -> dict[str, Any]:
+    """What `--overfit` found: a model that cannot memorise a few texts has a broken part somewhere."""
+    epoch, loss = at.history[-1]
+    return {"n": flags.overfit, "loss": loss, "epochs": epoch, "ok": loss < OVERFIT_LOSS,
+            **{k: getattr(flags, k) for k in ("data", "model", "head")}}
+
+
+def read_wiring(out: Path, flags: Flags) -> dict[str, Any] | None:
+    """The record of an earlier `--overfit` with the same data, model and head, if there is one."""
+    for folder in (out, out.parent):  # a seed's folder lies in its family's
+        if (folder / "wiring.json").is_file():
+            found = read_json(folder / "wiring.json", "record of the wiring check")
+            if all(found.get(k) == getattr(flags, k) for k in ("data", "model", "head")):
+                return found
+    return None
+
+
+def check_out(flags: Flags, out: Path) -> None:
+    """Refuse to write over a run that ended, or past one that did not, unless told to."""
+    runs = [out] if len(flags.seeds) == 1 else [out / f"seed-{s}" for s in flags.seeds]
+    if flags.overwrite or flags.overfit:
+        return
+    if len(flags.seeds) == 1 and checkpoint.seed_folders(out):
+        raise UserError(f"{out} holds a family of seeds; choose another --out for a single run, or --overwrite.")
+    if len(flags.seeds) > 1 and checkpoint.finished(out):
+        raise UserError(f"{out} holds a single run; choose another --out for several seeds.")
+    if all(map(checkpoint.finished, runs)):
+        raise UserError(f"{out} holds a run that has ended; choose another --out, or --overwrite to replace it.")
+    if flags.resume:
+        if not any(checkpoint.finished(r) or checkpoint.has_state(r) for r in runs) and not out.is_dir():
+            raise UserError(f"--resume: {out} holds nothing to go on from; leave --resume out to start.")
+        return
+    if any(checkpoint.finished(r) or checkpoint.has_state(r) for r in runs):
+        raise UserError(f"{out} holds a run that has not ended; go on with --resume, or start over with --overwrite.")
+
+
+def main(argv: list[str]) -> int:
+    flags = read_flags(argv)
+    device = devices.choose_device(flags.device, int(os.environ.get("LOCAL_RANK", "0")))
+    out = Path(flags.out)
+    with processes(device) as procs, contextlib.ExitStack() as held:
+        say = print if procs.first and not flags.quiet else lambda line: None
+        on_first(procs, lambda: held.enter_context(folder_lock(out, "a training run")) and None)
+        check_out(flags, out)
+        say("recipe      " + ", ".join(f"--{k.replace('_', '-')} {getattr(flags, k)}" for k in RECIPE) + f", --out {out}")
+        task = prepare(flags, procs, say)
+        results = []
+        for seed in flags.seeds:
+            folder = out if len(flags.seeds) == 1 else out / f"seed-{seed}"
+            try:
+                results.append(train_one(dataclasses.replace(flags), seed, folder, task, device, procs, say))
+            except (RuntimeError, MemoryError) as e:
+                if not devices.out_of_memory(e):
+                    raise
+                raise UserError(f"out of memory: use --batch-size {max(1, flags.batch_size // 2)} --accum {flags.accum * 2}, "
+                                "which keeps the effective batch, or a smaller --max-len.") from e
+        if not procs.first:
+            return 0
+        if flags.overfit:
+            verdict = results[0]
+            write_json(out / "wiring.json", verdict)
+            print(f"wiring      {verdict['n']} texts, loss {verdict['loss']:.4f} after {verdict['epochs']} epochs: " + (
+                "every part learns." if verdict["ok"] else f"NOT under {OVERFIT_LOSS}: the wiring or --lr is wrong."))
+            return 0 if verdict["ok"] else 1
+        if len(results) > 1:
+            f1 = np.array([r["macro_f1"] for r in results])
+            print(f"{len(f1)} seeds: val_macro_f1 mean {f1.mean():.4f}, spread (standard deviation) {f1.std(ddof=1):.4f}, "
+                  f"worst {f1.min():.4f} (seed {flags.seeds[int(f1.argmin())]})")
+        print(f"next: python evaluate.py {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
