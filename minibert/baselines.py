@@ -56,7 +56,8 @@ class Ngrams:
         for order, known in enumerate(self.known):
             key = self._keys(grams, ids, doc, order)
             grams = _lookup(known, key)
-            matrices.append(_count(grams, doc, len(texts), len(known)))
+            there = grams >= 0
+            matrices.append(_count(grams[there], doc[there], len(texts), len(known)))
         return matrices
 
     def _read(self, texts: Sequence[str], grow: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -75,12 +76,14 @@ class Ngrams:
         self.known, matrices, grams = [], [], None
         for order in range(self.order):
             key = self._keys(grams, ids, doc, order)
-            every = np.unique(key[key >= 0])
-            counts = _count(_lookup(every, key), doc, n, len(every))
+            there = key >= 0
+            every, number = np.unique(key[there], return_inverse=True)
+            counts = _count(number, doc[there], n, len(every))
             kept = counts.getnnz(axis=0) >= self.min_df
             self.known.append(every[kept])
             matrices.append(counts[:, kept])
-            grams = _lookup(self.known[-1], key)
+            grams = np.full(len(key), -1, dtype=np.int64)
+            grams[there] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
         return matrices
 
     def _keys(self, grams: np.ndarray | None, ids: np.ndarray, doc: np.ndarray, order: int) -> np.ndarray:
@@ -105,8 +108,7 @@ def _lookup(known: np.ndarray, key: np.ndarray) -> np.ndarray:
 
 
 def _count(columns: np.ndarray, doc: np.ndarray, n: int, width: int) -> sparse.csr_matrix:
-    there = columns >= 0
-    cells = (np.ones(int(there.sum()), dtype=np.float32), (doc[there], columns[there]))
+    cells = (np.ones(len(doc), dtype=np.float32), (doc, columns))
     return sparse.csr_matrix(cells, shape=(n, width))  # equal cells are added up
 
 
@@ -166,7 +168,7 @@ def _regression(x: sparse.csr_matrix, y: np.ndarray, C: float, seed: int) -> Cal
     if y.all() or not y.any():
         share = (y.sum() + 0.5) / (len(y) + 1)
         return lambda x: np.full(x.shape[0], share)
-    model = LogisticRegression(C=C, solver="liblinear", random_state=seed)
+    model = LogisticRegression(C=C, solver="liblinear", dual=True, random_state=seed)  # dual: far more columns than rows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(x, y)
