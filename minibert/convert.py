@@ -1,0 +1,383 @@
+"""Weights in and out: Hugging Face key names ↔ ours, one literal table per family, used in both directions.
+
+Loading is strict. Every tensor of the encoder has to be in the file with its exact shape; only a classifier's head
+and the pooler may be new, and the LoadReport names them. A key that nobody expects is an error. That is what a
+non-strict load gets wrong: it copies what matches, leaves the rest random, and says nothing.
+
+`python -m minibert.convert RUN OUT_DIR` writes a run as a Hugging Face folder with a model card.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Iterable, Sequence
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from . import cli, files
+from .cli import UserError, nearest
+from .config import EncoderConfig, labels_from_config, problem_type
+from .model import Classifier, Encoder, init_weights
+
+# ours → Hugging Face's, by module; each stands for its `.weight` and `.bias`. {n} is the layer's number.
+_BERT = {
+    "embeddings.word_embeddings": "embeddings.word_embeddings",
+    "embeddings.position_embeddings": "embeddings.position_embeddings",
+    "embeddings.token_type_embeddings": "embeddings.token_type_embeddings",
+    "embeddings.LayerNorm": "embeddings.LayerNorm",
+    "layers.{n}.attention.query": "encoder.layer.{n}.attention.self.query",
+    "layers.{n}.attention.key": "encoder.layer.{n}.attention.self.key",
+    "layers.{n}.attention.value": "encoder.layer.{n}.attention.self.value",
+    "layers.{n}.attention.output": "encoder.layer.{n}.attention.output.dense",
+    "layers.{n}.attention_LayerNorm": "encoder.layer.{n}.attention.output.LayerNorm",
+    "layers.{n}.feed_forward.intermediate": "encoder.layer.{n}.intermediate.dense",
+    "layers.{n}.feed_forward.output": "encoder.layer.{n}.output.dense",
+    "layers.{n}.output_LayerNorm": "encoder.layer.{n}.output.LayerNorm",
+    "pooler": "pooler.dense",
+}
+_DISTILBERT = {
+    "embeddings.word_embeddings": "embeddings.word_embeddings",
+    "embeddings.position_embeddings": "embeddings.position_embeddings",
+    "embeddings.LayerNorm": "embeddings.LayerNorm",
+    "layers.{n}.attention.query": "transformer.layer.{n}.attention.q_lin",
+    "layers.{n}.attention.key": "transformer.layer.{n}.attention.k_lin",
+    "layers.{n}.attention.value": "transformer.layer.{n}.attention.v_lin",
+    "layers.{n}.attention.output": "transformer.layer.{n}.attention.out_lin",
+    "layers.{n}.attention_LayerNorm": "transformer.layer.{n}.sa_layer_norm",
+    "layers.{n}.feed_forward.intermediate": "transformer.layer.{n}.ffn.lin1",
+    "layers.{n}.feed_forward.output": "transformer.layer.{n}.ffn.lin2",
+    "layers.{n}.output_LayerNorm": "transformer.layer.{n}.output_layer_norm",
+}
+KEYS = {"bert": _BERT, "roberta": _BERT, "distilbert": _DISTILBERT}
+
+NATIVE_HEAD_KEYS = {
+    "bert": {"head.classifier": "classifier"},
+    "distilbert": {"head.dense": "pre_classifier", "head.classifier": "classifier"},
+    "roberta": {"head.dense": "classifier.dense", "head.classifier": "classifier.out_proj"},
+}
+# Under a name of our own, so that no other program takes a head on the raw [CLS] row for one behind the pooler.
+LINEAR_HEAD_KEYS = {"head.classifier": "linear_head"}
+
+# What task and wrapper classes put before every key.
+PREFIX = {"bert": "bert.", "distilbert": "distilbert.", "roberta": "roberta."}
+WRAPPERS = ("module.", "_orig_mod.")  # DataParallel and torch.compile
+
+# Left out on purpose and without a word: buffers that hold 0, 1, 2, …; pre-training heads; distillation projections.
+DROPPED = ("embeddings.position_ids", "embeddings.token_type_ids", "cls.", "lm_head.",
+           "vocab_transform.", "vocab_layer_norm.", "vocab_projector.", "fit_dense")
+# Heads of tasks: left out where another head is wanted, and named in the report.
+OTHER_HEADS = ("classifier.", "pre_classifier.", "linear_head.", "qa_outputs.")
+
+
+@dataclass
+class LoadReport:
+    """What a load did: names copied, names newly initialised (ours), keys of the file left out (theirs)."""
+
+    loaded: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+# ---------------------------------------------------------------------------------------------- reading files
+
+def read_weights(paths: Iterable[str | os.PathLike]) -> dict[str, Tensor]:
+    """All tensors of one checkpoint, from one file or several shards, safetensors or PyTorch's own format.
+
+    Raises UserError, naming the file, for one that is damaged, not what its name says, or unsafe to open.
+    """
+    tensors: dict[str, Tensor] = {}
+    for path in map(Path, paths):
+        part = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+        for key in part.keys() & tensors.keys():
+            raise UserError(f"{path} holds {key!r}, which another shard holds too; the checkpoint is damaged.")
+        tensors.update(part)
+    return tensors
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as f:
+            tensors = {key: f.get_tensor(key) for key in f.keys()}
+            aliases = f.metadata() or {}
+    except (SafetensorError, OSError, ValueError, RuntimeError) as e:
+        raise UserError(_damaged(path, "a safetensors file", e)) from None
+    for alias, stored in aliases.items():  # a tied tensor is stored once; the metadata says under which other name
+        if stored in tensors and alias not in tensors:
+            tensors[alias] = tensors[stored]
+    return tensors
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)  # never anything else: a pickle can run code
+    except pickle.UnpicklingError as e:
+        if "weights_only" in str(e).lower() or "Unsupported" in str(e):
+            raise UserError(f"{path} holds more than tensors, and opening it could run code, so it was not opened; "
+                            "ask its author for a .safetensors file.") from None
+        raise UserError(_damaged(path, "a PyTorch weights file", e)) from None
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, AttributeError, TypeError) as e:
+        raise UserError(_damaged(path, "a PyTorch weights file", e)) from None
+    if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
+        raise UserError(f"{path} does not hold a plain table of named tensors; save the model's state_dict() instead.")
+    return state
+
+
+def _damaged(path: Path, wanted: str, error: Exception) -> str:
+    if not path.is_file():
+        return f"{path} does not exist or is not a file."
+    head = path.open("rb").read(64).lstrip().lower()
+    if head.startswith(b"version https://git-lfs"):
+        why = "it is a Git LFS pointer (run `git lfs pull`)"
+    elif head.startswith((b"<!doctype", b"<html", b"<?xml")):
+        why = "it is a web page (download the file itself)"
+    elif not head:
+        why = "it is empty (download it again)"
+    else:
+        why = f"it is cut short or damaged (download it again): {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}"
+    return f"{path} cannot be read as {wanted}: {why}."
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+def key_map(module: Encoder | Classifier) -> dict[str, str]:
+    """Hugging Face's key, without prefix → our parameter's name, for every parameter of `module`."""
+    config = module.config
+    table = dict(KEYS[config.model_type])
+    ours = {name for name, _ in module.named_parameters()}
+    within = ""
+    if isinstance(module, Classifier):
+        within = "encoder."
+        heads = LINEAR_HEAD_KEYS if module.head_type == "linear" else NATIVE_HEAD_KEYS[config.model_type]
+    else:
+        heads = {}
+    pairs = {}
+    for mine, theirs in table.items():
+        for n in range(config.num_hidden_layers if "{n}" in mine else 1):
+            pairs[within + mine.replace("{n}", str(n))] = theirs.replace("{n}", str(n))
+    pairs.update(heads)
+    keys = {f"{theirs}.{kind}": f"{mine}.{kind}" for mine, theirs in pairs.items() for kind in ("weight", "bias")}
+    keys = {theirs: mine for theirs, mine in keys.items() if mine in ours}
+    assert len(keys) == len(ours), f"no key for {sorted(ours - set(keys.values()))}"
+    return keys
+
+
+def canonical(key: str, model_type: str) -> str:
+    """A file's key without wrappers and prefix, `gamma`/`beta` (the first BERT files) as `weight`/`bias`."""
+    stripped = True
+    while stripped:
+        stripped = False
+        for prefix in (*WRAPPERS, PREFIX[model_type]):
+            if key.startswith(prefix):
+                key, stripped = key[len(prefix):], True
+    stem, _, last = key.rpartition(".")
+    return f"{stem}.{ {'gamma': 'weight', 'beta': 'bias'}.get(last, last) }" if stem else key
+
+
+def _canonical_state(tensors: dict[str, Tensor], model_type: str, where: str) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    came_from: dict[str, str] = {}
+    for key, tensor in tensors.items():
+        name = canonical(key, model_type)
+        if name in state:
+            legacy = {key.rpartition(".")[2], came_from[name].rpartition(".")[2]} & {"gamma", "beta"}
+            if not (legacy and torch.equal(state[name], tensor)):
+                raise UserError(f"{where}: the keys {came_from[name]!r} and {key!r} are two values for one parameter.")
+        state[name], came_from[name] = tensor, key
+    return state
+
+
+# ---------------------------------------------------------------------------------------------- loading
+
+def load_state(module: Encoder | Classifier, tensors: dict[str, Tensor], *, where: str = "the checkpoint",
+               new_head: bool = False, seed: int = 0) -> LoadReport:
+    """Copy a checkpoint into `module` (which may be on the meta device), in float32 whatever the file holds.
+
+    tensors: Hugging Face key → tensor. new_head: the classifier's head is initialised, not read.
+    All checks come first, then the initialisation of what is new (from `seed`), then the copy. Raises UserError,
+    leaving the module as it was, for missing, unknown or doubled keys and for shapes that differ.
+    """
+    state = _canonical_state(tensors, module.config.model_type, where)
+    wanted = key_map(module)
+    params = dict(module.named_parameters())
+    is_new = lambda name: new_head and name.startswith("head.")  # noqa: E731
+    matched = {key: name for key, name in wanted.items() if key in state and not is_new(name)}
+    if not any(not name.startswith("head.") for name in matched.values()):
+        raise UserError(f"{where}: not one of its {len(state)} keys belongs to a {module.config.model_type} encoder "
+                        f"(it begins with {', '.join(map(repr, list(tensors)[:3])) or 'nothing'}); is it another kind of model?")
+    missing = [key for key in wanted if key not in state]
+    lost = [key for key in missing if not key.startswith("pooler.") and not is_new(wanted[key])]
+    if lost:
+        raise UserError(f"{where}: {len(lost)} weights are missing ({_some(lost)}); without them those parts would be random.")
+    rest = [key for key in state if key not in matched and not key.startswith(DROPPED)]
+    unknown = [key for key in rest if not key.startswith(OTHER_HEADS) and not key.startswith("pooler.")]
+    if unknown:
+        raise UserError(f"{where}: {len(unknown)} keys are not part of this model ({_some(unknown)}){nearest(unknown[0], wanted)}; "
+                        f"config.json gives it {module.config.num_hidden_layers} layers.")
+    for key, name in matched.items():
+        if state[key].shape != params[name].shape:
+            raise UserError(f"{where}: {key} has shape {tuple(state[key].shape)}, but config.json makes it "
+                            f"{tuple(params[name].shape)}; the two do not belong together.")
+        if not state[key].is_floating_point():
+            raise UserError(f"{where}: {key} holds {state[key].dtype}, not floating-point weights; quantised files cannot be loaded.")
+    report = LoadReport(loaded=list(matched.values()), left_out=rest,
+                        fresh=[name for key, name in wanted.items() if key not in matched])
+    if any(p.is_meta for p in params.values()):
+        module.to_empty(device="cpu")
+    _initialise(module, report.fresh, seed)
+    with torch.no_grad():
+        params = dict(module.named_parameters())
+        for key, name in matched.items():
+            params[name].copy_(state[key])
+    return report
+
+
+def _initialise(module: nn.Module, names: list[str], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for stem in dict.fromkeys(name.rpartition(".")[0] for name in names):
+        init_weights(module.get_submodule(stem), module.config.initializer_range, generator)
+
+
+def _some(keys: list[str], most: int = 5) -> str:
+    return ", ".join(keys[:most]) + (f" and {len(keys) - most} more" if len(keys) > most else "")
+
+
+def load_encoder(name: str | os.PathLike, *, revision: str | None = None, implementation: str = "sdpa",
+                 say: Callable[[str], Any] = print) -> Encoder:
+    """An Encoder with published weights, from a hub name or a folder: float32, its LoadReport as `.load_report`.
+
+    Raises UserError (a ValueError) if there is no such model, it is of another family or its weights do not fit.
+    """
+    from . import pretrained
+
+    found = pretrained.resolve(name, revision)
+    where = str(found.folder / "config.json")
+    tensors = read_weights(found.weights)
+    config = _with_pooler_of(EncoderConfig.from_dict(found.config, where), tensors)
+    with torch.device("meta"):  # no memory and no random numbers before the file is known to fit
+        encoder = Encoder(config, implementation)
+    encoder.load_report = load_state(encoder, tensors, where=found.name)
+    _tell(encoder.load_report, found.name, say)
+    return encoder
+
+
+def load_classifier(name: str | os.PathLike, num_labels: int | None = None, head: str | None = None, *,
+                    labels: Sequence[str] | None = None, revision: str | None = None, implementation: str = "sdpa",
+                    seed: int = 0, dropout: float | None = None, attention_dropout: float | None = None,
+                    say: Callable[[str], Any] = print) -> Classifier:
+    """A Classifier from a hub name or a folder: float32, its LoadReport as `.load_report`.
+
+    Without `num_labels` and `labels`: the saved classifier as it is, with its own head and label names. With either:
+    a new head ("linear" unless `head` says "native") on the saved encoder, initialised from `seed` and announced
+    through `say`. `dropout` (hidden and head) and `attention_dropout` replace the rates of config.json.
+    Raises UserError (a ValueError) where the files do not hold what is asked for.
+    """
+    from . import pretrained
+
+    found = pretrained.resolve(name, revision)
+    where = str(found.folder / "config.json")
+    config = EncoderConfig.from_dict(found.config, where)
+    tensors = read_weights(found.weights)
+    config = _with_pooler_of(config, tensors)
+    if dropout is not None:
+        config = dataclasses.replace(config, hidden_dropout_prob=dropout, classifier_dropout=dropout)
+    if attention_dropout is not None:
+        config = dataclasses.replace(config, attention_probs_dropout_prob=attention_dropout)
+    new_head = num_labels is not None or labels is not None
+    if new_head:
+        names = _label_names(num_labels, labels)
+        kind = head or "linear"
+        problem = "single_label_classification"
+    else:
+        names, kind, problem = _saved_head(found.name, found.config, where, config.model_type, tensors, head)
+    with torch.device("meta"):
+        classifier = Classifier(config, len(names), kind, implementation)
+    classifier.labels, classifier.problem_type = names, problem
+    classifier.load_report = load_state(classifier, tensors, where=found.name, new_head=new_head, seed=seed)
+    if new_head:
+        count = sum(p.numel() for p in classifier.head.parameters())
+        say(f"new {kind} head for {len(names)} labels ({count:,} parameters, seed {seed}) on the encoder of {found.name}.")
+    _tell(classifier.load_report, found.name, say)
+    return classifier
+
+
+def _with_pooler_of(config: EncoderConfig, tensors: dict[str, Tensor]) -> EncoderConfig:
+    """RoBERTa's head reads no pooler and many of its files have none: then none is built. BERT's always is."""
+    has = any(canonical(key, config.model_type).startswith("pooler.") for key in tensors)
+    return config if has or config.model_type == "bert" else dataclasses.replace(config, has_pooler=False)
+
+
+def _label_names(num_labels: int | None, labels: Sequence[str] | None) -> list[str]:
+    if labels is None:
+        if not isinstance(num_labels, int) or isinstance(num_labels, bool) or num_labels < 1:
+            raise UserError(f"num_labels is {num_labels!r}; it has to be a whole number above 0.")
+        return [f"LABEL_{i}" for i in range(num_labels)]
+    names = [str(label) for label in labels]
+    if not names or len(set(names)) < len(names) or num_labels not in (None, len(names)):
+        raise UserError(f"labels {names} do not name {num_labels or 'the'} classes, each once.")
+    return names
+
+
+def _saved_head(name: str, d: dict, where: str, model_type: str, tensors: dict[str, Tensor],
+                head: str | None) -> tuple[list[str], str, str]:
+    """Label names, head type and problem type of the classifier a checkpoint holds."""
+    state = {canonical(key, model_type): tensor for key, tensor in tensors.items()}
+    way_out = "give num_labels (and head) to put a new head on its encoder"
+    kinds = {"linear": LINEAR_HEAD_KEYS, "native": NATIVE_HEAD_KEYS[model_type]}
+    found = [kind for kind, keys in kinds.items() if all(f"{theirs}.weight" in state for theirs in keys.values())]
+    classes = [str(c) for c in d.get("architectures") or []]
+    other_task = [c for c in classes if "For" in c and not c.endswith("ForSequenceClassification")]
+    if not found or (other_task and found == ["native"]):
+        what = other_task[0] if other_task else "an encoder"
+        raise UserError(f"{name} is {what} without a text classifier; {way_out}.")
+    kind = found[0]
+    if head not in (None, kind):
+        raise UserError(f"{name} holds a classifier with a {kind} head, not a {head} one; {way_out}.")
+    rows = state[kinds[kind]["head.classifier"] + ".weight"].shape[0]
+    labels = labels_from_config(d, where) or [f"LABEL_{i}" for i in range(rows)]
+    if len(labels) != rows:
+        raise UserError(f"{where} names {len(labels)} labels ({_some(labels)}), but the saved head has {rows} outputs; "
+                        "correct id2label.")
+    problem = problem_type(d, where)
+    if rows == 1 and problem == "single_label_classification":
+        raise UserError(f"{name} has one output: it predicts a number (regression), and minibert classifies; {way_out}.")
+    return labels, kind, problem
+
+
+def _tell(report: LoadReport, name: str, say: Callable[[str], Any]) -> None:
+    fresh = [key for key in report.fresh if not key.startswith("head.")]
+    if fresh:
+        say(f"{name} has no {_some(fresh)}: newly initialised.")
+    heads = [key for key in report.left_out if key.startswith(OTHER_HEADS)]
+    if heads:
+        say(f"{name} has a head for another task ({_some(heads)}): left out.")
+
+
+# ---------------------------------------------------------------------------------------------- saving
+
+def save_classifier(classifier: Classifier, folder: str | os.PathLike, extra_config: dict[str, Any] = {}) -> None:
+    """Write `config.json` and `model.safetensors` in Hugging Face's layout and names, each whole or not at all.
+
+    A native head goes out as the family's …ForSequenceClassification. A linear one goes out as the bare encoder
+    (architectures […Model]) with `linear_head.*` beside it.
+    """
+    folder = Path(folder)
+    config, native = classifier.config, classifier.head_type == "native"
+    labels = classifier.labels
+    d = {"architectures": [config.class_prefix + ("ForSequenceClassification" if native else "Model")],
+         **config.to_dict(),
+         "id2label": {str(i): name for i, name in enumerate(labels)}, "label2id": {name: i for i, name in enumerate(labels)},
+         "problem_type": classifier.problem_type, **extra_config}
+    prefix = PREFIX[config.model_type] if native else ""
+    params = dict(classifier.named_parameters())
+    tensors = {(prefix if name.startswith("encoder.") else "") + key: params[name].detach().float().cpu().contiguous()
+               for key, name in key_map(classifier).items()}
+    files.write_atomic(folder / "model.safetensors", lambda temp: save_file(tensors, temp, metadata={"format": "pt"}))
+    files.write_json(folder / "config.json", d)
