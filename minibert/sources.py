@@ -1,0 +1,587 @@
+"""Sources: a name, a file, a folder or an archive → tables of text cells with their line numbers.
+
+Everything is read as text: no cell is guessed into a number, a bool or a missing value, because "NA", "null" and
+"01" are words and labels to somebody. Nothing is extracted to disk, and every read is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import codecs
+import fcntl
+import gzip
+import hashlib
+import http.client
+import io
+import json
+import os
+import re
+import tarfile
+import urllib.error
+import urllib.request
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, Iterator
+
+from . import cli, files
+from .cli import UserError
+
+EMBEDDED = ("reviews", "tickets", "aspects")  # data/NAME.csv of the repository
+NAMES = (*EMBEDDED, "imdb")
+SUFFIXES = (".csv", ".tsv", ".jsonl")
+
+MAX_CELL = 10_000_000  # characters in one cell or line; a longer one is a damaged file (an unclosed quote), not a text
+
+IMDB_URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
+IMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
+IMDB_LAYOUT = re.compile(r"(?:[^/]+/)?(train|test)/(pos|neg)/([^/.][^/]*\.txt)")
+MAX_DOWNLOAD = 1 << 30  # bytes; the archive has 84,125,825
+MAX_UNPACKED = 2 << 30  # bytes; the archive unpacks to about 0.3 GB
+MAX_TAR_HEADER = 1 << 16  # bytes of one long-name or pax record, which tarfile reads into memory whole
+
+
+@dataclasses.dataclass
+class Table:
+    """Rows of one file (or of one half of IMDB): `columns[name][i]` is a cell of the row that starts at `lines[i]`."""
+
+    where: str
+    columns: dict[str, list[str]]
+    lines: list[int]
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+
+def cache_folder() -> Path:
+    """`$MINIBERT_CACHE`, by default ~/.cache/minibert."""
+    return Path(os.environ.get("MINIBERT_CACHE") or Path.home() / ".cache" / "minibert").expanduser()
+
+
+def read_source(spec: str | os.PathLike, text_cols: list[str], label_cols: list[str], *, multi_label: bool = False,
+                quiet: bool = False) -> tuple[str, dict[str, Table]]:
+    """The tables behind `spec`: reviews, tickets, aspects, imdb, or the path of a file, folder or aclImdb archive.
+
+    Returns (a short name, tables by "train", "val", "test"; a file without splits is one table under "all").
+    Raises UserError for what is missing, damaged or not understood.
+    """
+    spec = str(spec)
+    if spec in EMBEDDED:
+        path = Path(__file__).resolve().parent.parent / "data" / f"{spec}.csv"
+        return spec, split_column(read_table(path, text_cols, label_cols, multi_label=multi_label))
+    if spec == "imdb":
+        return spec, read_imdb_archive(download_imdb(quiet=quiet), quiet=quiet)
+
+    path = Path(spec)
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError) as e:  # a name too long for the file system, or one with a NUL in it
+        raise UserError(f"--data {spec[:80]!r} cannot be a path ({e}).") from None
+    if is_folder:
+        for folder in (path, path / "aclImdb"):
+            if (folder / "train" / "pos").is_dir():
+                return "imdb", read_imdb_folder(folder, quiet=quiet)
+        return path.resolve().name, read_folder(path, text_cols, label_cols, multi_label=multi_label)
+    if is_file and path.name.lower().endswith((".tar.gz", ".tgz")):
+        return "imdb", read_imdb_archive(path, quiet=quiet)
+    if is_file and path.suffix.lower() in SUFFIXES:
+        return path.stem, split_column(read_table(path, text_cols, label_cols, multi_label=multi_label))
+    if is_file or path.exists():
+        raise UserError(f"{path} is not a kind of data file this program reads: use .csv, .tsv, .jsonl, a folder "
+                        f"with train.*, or an aclImdb .tar.gz.")
+    raise UserError(f"--data {spec!r} is neither a known name ({', '.join(NAMES)}) nor an existing file or folder"
+                    f"{cli.nearest(spec, NAMES)}.")
+
+
+def read_folder(folder: Path, text_cols: list[str], label_cols: list[str], *, multi_label: bool) -> dict[str, Table]:
+    """A folder with `train.*` and optionally `val.*` and `test.*` (csv, tsv or jsonl)."""
+    tables = {}
+    for split in ("train", "val", "test"):
+        found = [folder / (split + suffix) for suffix in SUFFIXES if (folder / (split + suffix)).is_file()]
+        if len(found) > 1:
+            raise UserError(f"{folder} holds both {found[0].name} and {found[1].name}; keep one {split} file.")
+        if found:
+            tables[split] = read_table(found[0], text_cols, label_cols, multi_label=multi_label)
+    if "train" not in tables:
+        raise UserError(f"{folder} holds no train.csv, train.tsv or train.jsonl, and no train/pos of an aclImdb folder; "
+                        f"put one there or name the file itself.")
+    others = sorted(p.name for p in folder.iterdir()
+                    if p.suffix.lower() in SUFFIXES and p.stem.lower() in ("dev", "valid", "validation", "eval"))
+    if others and "val" not in tables:
+        tables["train"].notes.append(f"{others[0]} is not read: a validation file is called val.*")
+    return tables
+
+
+def split_column(table: Table) -> dict[str, Table]:
+    """Obey a column `split` that holds only train, val and test; anything else is one table under "all"."""
+    column = table.columns.get("split")
+    if not column:
+        return {"all": table}
+    values = {v.strip() for v in column}
+    if not values <= {"train", "val", "test"} or "train" not in values:
+        table.notes.append(f"the column 'split' is not used: it holds {_some(sorted(values))}, not only train, val, test")
+        return {"all": table}
+    table.notes.append("the column 'split' says which rows are train, val and test")
+    parts: dict[str, Table] = {}
+    for name in ("train", "val", "test"):
+        keep = [i for i, v in enumerate(column) if v.strip() == name]
+        if keep:
+            cells = {c: [v[i] for i in keep] for c, v in table.columns.items() if c != "split"}
+            parts[name] = Table(table.where, cells, [table.lines[i] for i in keep])
+    parts["train"].notes = table.notes
+    return parts
+
+
+# ---------------------------------------------------------------------------------------------- csv, tsv, jsonl
+
+def read_table(path: str | os.PathLike, text_cols: list[str], label_cols: list[str], *,
+               multi_label: bool = False) -> Table:
+    """A whole .csv, .tsv or .jsonl file in memory. Raises UserError with the line for whatever is wrong with it."""
+    columns, rows, notes = open_table(path, text_cols, label_cols, multi_label=multi_label)
+    cells: list[list[str]] = [[] for _ in columns]
+    lines: list[int] = []
+    for line, row in rows:
+        lines.append(line)
+        for column, cell in zip(cells, row):
+            column.append(cell)
+    return Table(str(path), dict(zip(columns, cells)), lines, notes)
+
+
+def open_table(path: str | os.PathLike, text_cols: list[str], label_cols: list[str], *, multi_label: bool = False
+               ) -> tuple[list[str], Iterator[tuple[int, list[str]]], list[str]]:
+    """Stream a file: (its column names, an iterator of (line number, cells), notes on how it was read).
+
+    The columns asked for keep the names they were asked by, even where the header spells them " Text".
+    Blank lines are no rows. Raises UserError, also while iterating.
+    """
+    path = Path(path)
+    try:
+        encoding, notes = _encoding(path)
+        if path.suffix.lower() == ".jsonl":
+            return _open_jsonl(path, encoding, text_cols, label_cols, multi_label, notes)
+        return _open_csv(path, encoding, text_cols + label_cols, notes)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.") from None
+    except OSError as e:
+        raise UserError(f"{path} cannot be read: {e.strerror}.") from None
+
+
+def _encoding(path: Path) -> tuple[str, list[str]]:
+    with open(path, "rb") as f:
+        head = f.read(4096)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16", ["read as UTF-16, as its first two bytes say"]
+    if head[:200].count(0) > len(head[:200]) // 4:
+        raise UserError(f"{path} looks like UTF-16 without its mark (every other byte is zero); save it as UTF-8.")
+    return "utf-8-sig", []  # UTF-8, with or without a byte-order mark
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    """Lines with their ends kept, none longer than MAX_CELL; bad bytes become a UserError with their offset."""
+    with open(path, encoding=encoding, newline="") as f:
+        while True:
+            try:
+                line = f.readline(MAX_CELL)
+            except UnicodeError:
+                raise UserError(_bad_bytes(path, encoding)) from None
+            if not line:
+                return
+            if len(line) == MAX_CELL and not line.endswith(("\n", "\r")):
+                raise UserError(f"{path} holds a line of more than {MAX_CELL:,} characters; is it the file you meant?")
+            yield line
+
+
+def _bad_bytes(path: Path, encoding: str) -> str:
+    decoder, fed = codecs.getincrementaldecoder(encoding)(), 0
+    with open(path, "rb") as f:
+        while True:
+            chunk = f.read(1 << 16)
+            fed += len(chunk)
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as e:  # e.object: what was left from before, then this chunk
+                offset = fed - len(e.object) + e.start
+                return (f"{path}: byte {e.object[e.start]:#04x} at offset {offset} is not "
+                        f"{'UTF-16' if encoding == 'utf-16' else 'UTF-8'}; save the file as UTF-8 "
+                        f"(it may be Windows-1252 or Latin-1).")
+            if not chunk:
+                return f"{path} is not UTF-8; save it as UTF-8."
+
+
+def _open_csv(path: Path, encoding: str, need: list[str], notes: list[str]):
+    tab_file = path.suffix.lower() == ".tsv"
+    candidates = ["\t", ",", ";"] if tab_file else [",", ";", "\t"]
+    headers = {d: _csv_header(path, encoding, d, tab_file) for d in candidates}
+    if not any(headers.values()):
+        raise UserError(f"{path} is empty: it needs a header line with the columns {', '.join(need)}.")
+    fits = [d for d in candidates if all(_find(n, headers[d]) is not None for n in need)]
+    delimiter = fits[0] if fits else max(candidates, key=lambda d: len(headers[d]))
+    if delimiter != candidates[0]:
+        notes.append(f"columns are separated by {'a tab' if delimiter == chr(9) else repr(delimiter)}")
+    columns = _name_columns(path, headers[delimiter], need, notes)
+    quoting = csv.QUOTE_MINIMAL
+    if tab_file and _quotes_are_letters(path, encoding, delimiter):
+        quoting = csv.QUOTE_NONE
+        notes.append("quote characters are read as part of the text: every line is one row only if they are")
+    rows = _csv_rows(path, encoding, delimiter, quoting)
+    next(rows)  # the header
+
+    def checked() -> Iterator[tuple[int, list[str]]]:
+        for line, row in rows:
+            if len(row) != len(columns):
+                raise UserError(f"{path}, line {line}: {len(row)} cells where the header has {len(columns)}; put a cell "
+                                f"that holds {'a tab' if delimiter == chr(9) else repr(delimiter)} in double quotes.")
+            yield line, row
+    return columns, checked(), notes
+
+
+def _csv_header(path: Path, encoding: str, delimiter: str, tab_file: bool) -> list[str]:
+    quoting = csv.QUOTE_NONE if tab_file else csv.QUOTE_MINIMAL
+    header = next(_csv_rows(path, encoding, delimiter, quoting), (0, []))[1]
+    return [name.strip().strip('"') if tab_file else name.strip() for name in header]
+
+
+def _csv_rows(path: Path, encoding: str, delimiter: str, quoting: int) -> Iterator[tuple[int, list[str]]]:
+    """(line where the row starts, cells); strict, so that an unbalanced quote is an error and not a swallowed row."""
+    csv.field_size_limit(MAX_CELL)
+    reader = csv.reader(_lines(path, encoding), delimiter=delimiter, quoting=quoting, strict=True)
+    line = 1
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as e:
+            why = {"unexpected end of data": "a double quote is opened and never closed",
+                   f"field larger than field limit ({MAX_CELL})":
+                       f"a cell has more than {MAX_CELL:,} characters: a double quote was probably not closed"}
+            raise UserError(f"{path}, line {line}: {why.get(str(e), f'bad quoting ({e})')}; inside a quoted cell write "
+                            f'a double quote twice ("").') from None
+        if row:
+            yield line, row
+        line = reader.line_num + 1
+
+
+def _quotes_are_letters(path: Path, encoding: str, delimiter: str) -> bool:
+    """True for a .tsv whose lines are rows only when `"` is an ordinary character, as most published .tsv are."""
+    tabs = {line.count(delimiter) for line in _lines(path, encoding) if line.strip("\r\n")}
+    if len(tabs) != 1:
+        return False
+    plain = sum(1 for _ in _csv_rows(path, encoding, delimiter, csv.QUOTE_NONE))
+    try:
+        return sum(1 for _ in _csv_rows(path, encoding, delimiter, csv.QUOTE_MINIMAL)) != plain
+    except UserError:
+        return True
+
+
+def _find(name: str, columns: list[str]) -> int | None:
+    """Where the column is: by its exact name, else by its name without regard to case; None if nowhere or twice."""
+    for same in (lambda c: c == name, lambda c: c.casefold() == name.casefold()):
+        at = [i for i, c in enumerate(columns) if same(c)]
+        if at:
+            return at[0] if len(at) == 1 else None
+    return None
+
+
+def _name_columns(path: Path, header: list[str], need: list[str], notes: list[str]) -> list[str]:
+    """The header with the needed columns under the names they were asked by; raises UserError if one is missing."""
+    columns = list(header)
+    twice = sorted({c for c in header if c and header.count(c) > 1})
+    if twice:
+        raise UserError(f"{path} has two columns called {twice[0]!r}; rename one.")
+    for name in need:
+        at = _find(name, header)
+        if at is None:
+            raise UserError(f"{path} has no column {name!r}{cli.nearest(name, header)}: its first line names "
+                            f"{_some(header)}; choose with --text-col and --label-col, and check that the first line "
+                            f"is a header.")
+        if header[at] != name:
+            notes.append(f"the column {header[at]!r} is read as {name!r}")
+        columns[at] = name
+    return columns
+
+
+class _Number(str):
+    """A JSON number kept as it was written, so that the labels 1 and 1.0 stay two different strings."""
+
+
+def _not_a_number(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_not_a_number)
+
+
+def _open_jsonl(path: Path, encoding: str, text_cols: list[str], label_cols: list[str], multi_label: bool,
+                notes: list[str]):
+    objects = _json_objects(path, encoding)
+    first = next(objects, None)
+    if first is None:
+        raise UserError(f"{path} is empty: it needs one JSON object a line with the keys "
+                        f"{', '.join(text_cols + label_cols)}.")
+    keys = [k.strip() for k in first[1]]
+    columns = _name_columns(path, keys, text_cols + label_cols, notes)
+    source = dict(zip(columns, first[1]))  # our name → the key in the file
+
+    def cells(line: int, record: dict[str, Any]) -> tuple[int, list[str]]:
+        row = []
+        for name in columns:
+            if source[name] not in record and name in text_cols + label_cols:
+                raise UserError(f"{path}, line {line}: the key {source[name]!r} is missing; the line has "
+                                f"{_some(list(record))}.")
+            value = record.get(source[name], "")
+            where = f"{path}, line {line}: {name!r}"
+            row.append(_json_text(value, where) if name in text_cols else
+                       _json_label(value, where, multi_label) if name in label_cols else _json_other(value))
+        return line, row
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        yield cells(*first)
+        for line, record in objects:
+            yield cells(line, record)
+    return columns, rows(), notes
+
+
+def _json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, text in enumerate(_lines(path, encoding), 1):
+        if not text.strip():
+            continue
+        try:
+            record = _JSON.decode(text)
+        except (ValueError, RecursionError) as e:
+            why = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)
+            raise UserError(f"{path}, line {line} is not a JSON object ({why}); write one object a line.") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{path}, line {line} is a {_kind(record)}, not a JSON object; write one object a line.")
+        yield line, record
+
+
+def _kind(value: Any) -> str:
+    return {_Number: "number", str: "string", bool: "true/false", list: "list", dict: "object",
+            type(None): "null"}[type(value)]
+
+
+def _json_text(value: Any, where: str) -> str:
+    if type(value) is not str:
+        raise UserError(f"{where} is a {_kind(value)} ({str(value)[:40]}), not a string; put the text in quotes.")
+    return _whole(value, where)
+
+
+def _json_label(value: Any, where: str, multi_label: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _whole(value, where)
+    if isinstance(value, list) and multi_label:
+        if not all(isinstance(v, str) and "|" not in v for v in value):
+            raise UserError(f"{where} must list strings without '|'.")
+        return _whole("|".join(value), where)
+    raise UserError(f"{where} is a {_kind(value)}; a label is a string, a number or true/false"
+                    f"{', or a list of strings' if multi_label else ' (a list of labels needs --multi-label)'}.")
+
+
+def _json_other(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _whole(text: str, where: str) -> str:
+    """JSON can spell half a surrogate pair (\\ud800), which no encoding can write and no tokenizer can read."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise UserError(f"{where} holds half a surrogate pair (\\u{ord(text[e.start]):04x}), which is no character; "
+                        f"remove it.") from None
+    return text
+
+
+def _some(names: list[str], most: int = 12) -> str:
+    shown = ", ".join(repr(n[:60]) for n in names[:most])
+    return (shown or "nothing") + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# ---------------------------------------------------------------------------------------------- IMDB
+
+def read_imdb_archive(path: str | os.PathLike, quiet: bool = False) -> dict[str, Table]:
+    """aclImdb_v1.tar.gz (or its labelled part) in one streaming pass, nothing written to disk; `unsup` is ignored.
+
+    A member with an absolute or climbing path, a link, a device, a size beyond reason or a damaged stream: UserError.
+    """
+    path = Path(path)
+    found: dict[tuple[str, str, str], bytes] = {}
+    try:
+        with open(path, "rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
+            stream = _Bounded(unzipped, path)
+            bar = cli.progress(desc=f"reading {path.name}", total=os.path.getsize(path), unit="B", unit_scale=True,
+                               quiet=quiet)
+            with bar, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
+                for member in archive:
+                    bar.update(raw.tell() - bar.n)
+                    key = _imdb_member(member, path)
+                    if key is None:
+                        continue
+                    if key in found:
+                        raise UserError(f"{path} holds {member.name} twice; it is not the published archive.")
+                    found[key] = archive.extractfile(member).read()
+            while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
+                pass
+    # tarfile and gzip meet hostile headers with any of these; all say one thing: this file is no archive we can read
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError, IndexError) as e:
+        if isinstance(e, UserError):
+            raise
+        raise UserError(f"{path} is not a whole .tar.gz archive ({e}); it is truncated or damaged: fetch it again.") from None
+    return _imdb_tables(str(path), found)
+
+
+class _Bounded(io.RawIOBase):
+    """The unpacked stream, with an end: a small archive can unpack to petabytes."""
+
+    def __init__(self, stream: BinaryIO, path: Path):
+        self.stream, self.path, self.count = stream, path, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(size)
+        self.count += len(data)
+        if self.count > MAX_UNPACKED:
+            raise UserError(f"{self.path} unpacks to more than {MAX_UNPACKED >> 30} GB; it is not the IMDB archive.")
+        return data
+
+
+class _Header(tarfile.TarInfo):
+    """A tar header whose size is checked before tarfile acts on it: it reads name records into memory whole."""
+
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        info = super().frombuf(buf, encoding, errors)
+        names = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
+                 tarfile.GNUTYPE_LONGLINK)
+        if info.size < 0 or (info.type in names and info.size > MAX_TAR_HEADER) or info.size > MAX_UNPACKED:
+            raise UserError(f"the archive has a member of {info.size:,} bytes ({info.name[:60]!r}); it is not the IMDB archive.")
+        return info
+
+
+def _imdb_member(member: tarfile.TarInfo, path: Path) -> tuple[str, str, str] | None:
+    """(split, label, file name) of a labelled review, None for what is not one; raises UserError for what is hostile."""
+    name = member.name.removeprefix("./")
+    if name.startswith("/") or ".." in name.split("/") or "\\" in name:
+        raise UserError(f"{path} holds a member whose path leaves the archive ({member.name[:80]!r}); do not trust this file.")
+    if not (member.isfile() or member.isdir()) or member.issparse():
+        raise UserError(f"{path} holds a link or a device ({member.name[:80]!r}); the IMDB archive holds only files and folders.")
+    match = IMDB_LAYOUT.fullmatch(name)
+    if match is None or not member.isfile():
+        return None
+    if member.size > MAX_CELL:
+        raise UserError(f"{path}: {name} has {member.size:,} bytes; a review has at most {MAX_CELL:,}.")
+    return match.groups()
+
+
+def read_imdb_folder(folder: Path, quiet: bool = False) -> dict[str, Table]:
+    """An extracted aclImdb folder: {train,test}/{pos,neg}/*.txt."""
+    found: dict[tuple[str, str, str], bytes] = {}
+    for split in ("train", "test"):
+        for label in ("neg", "pos"):
+            inside = folder / split / label
+            names = sorted(inside.glob("*.txt")) if inside.is_dir() else []
+            for file in cli.progress(names, desc=f"reading {split}/{label}", quiet=quiet):
+                try:
+                    with open(file, "rb") as f:
+                        data = f.read(MAX_CELL + 1)
+                except OSError as e:
+                    raise UserError(f"{file} cannot be read: {e.strerror}.") from None
+                if len(data) > MAX_CELL:
+                    raise UserError(f"{file} has more than {MAX_CELL:,} bytes; is it a review?")
+                found[split, label, file.name] = data
+    return _imdb_tables(str(folder), found)
+
+
+def _imdb_tables(where: str, found: dict[tuple[str, str, str], bytes]) -> dict[str, Table]:
+    """Sorted by split, label and file name, so that archive and folder, on any machine, give the same rows."""
+    tables = {split: Table(where, {"text": [], "label": [], "file": []}, []) for split in ("train", "test")}
+    for split, label, name in sorted(found):
+        table, file = tables[split], f"{split}/{label}/{name}"
+        try:
+            text = found[split, label, name].decode("utf-8")
+        except UnicodeDecodeError as e:
+            raise UserError(f"{where}: {file} is not UTF-8 at byte {e.start}; fetch the archive again.") from None
+        table.columns["text"].append(text)
+        table.columns["label"].append(label)
+        table.columns["file"].append(file)
+        table.lines.append(len(table) + 1)
+    for split, table in tables.items():
+        missing = {"neg", "pos"} - set(table.columns["label"])
+        if missing:
+            raise UserError(f"{where} holds no {split}/{min(missing)}/*.txt: it is not the aclImdb layout "
+                            f"(train and test, each with neg and pos), or not all of it.")
+    return tables
+
+
+def download_imdb(*, md5: str = IMDB_MD5, quiet: bool = False) -> Path:
+    """The published archive in the cache, downloaded once, resumed where it stopped, checked against its MD5.
+
+    `$MINIBERT_IMDB_URL` names a mirror. Raises UserError without a network, on a damaged download, on a full disk.
+    """
+    url = os.environ.get("MINIBERT_IMDB_URL") or IMDB_URL
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"MINIBERT_IMDB_URL is {url!r}; it must start with http:// or https://.")
+    target = cache_folder() / "aclImdb_v1.tar.gz"
+    if target.is_file():
+        return target
+    with _one_at_a_time(target.parent):
+        if not target.is_file():  # another process may have fetched it while this one waited
+            part = target.with_suffix(".part")
+            _fetch(url, part, quiet)
+            _check_md5(part, md5, url)
+            with files.storage_faults(f"write {target}"):
+                os.replace(part, target)
+    return target
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Processes that want the same download wait for the first; the kernel frees the lock of one that dies."""
+    with files.storage_faults(f"write to {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = open(folder / ".download.lock", "a")
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(url: str, part: Path, quiet: bool) -> None:
+    """Download to `part`, going on from the bytes it already has (HTTP Range) where the server can."""
+    have = part.stat().st_size if part.exists() else 0
+    again = f"run the command again to go on, or fetch {url} by other means and pass its path to --data"
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            if answer.status != 206:  # the server sends the whole file whatever was asked
+                have = 0
+            length = answer.headers.get("Content-Length", "")
+            total = have + int(length) if length.isdecimal() else None
+            bar = cli.progress(desc="downloading IMDB", total=total, unit="B", unit_scale=True, initial=have, quiet=quiet)
+            with files.storage_faults(f"write {part}"), open(part, "ab" if have else "wb") as out, bar:
+                while block := answer.read(1 << 18):
+                    have += len(block)
+                    if have > MAX_DOWNLOAD:
+                        raise UserError(f"{url} sends more than {MAX_DOWNLOAD >> 30} GB; it is not the IMDB archive.")
+                    out.write(block)
+                    bar.update(len(block))
+    except urllib.error.HTTPError as e:
+        if e.code == 416 and have:  # the part is already complete, or not a part of this file: its MD5 will tell
+            return
+        raise UserError(f"{url} answered {e.code} {e.reason}; {again}.") from None
+    except (OSError, http.client.HTTPException) as e:
+        raise UserError(f"the download of {url} broke off after {have:,} bytes ({getattr(e, 'reason', None) or e}); {again}.") from None
+    if total is not None and have < total:
+        raise UserError(f"the download of {url} broke off after {have:,} of {total:,} bytes; {again}.")
+
+
+def _check_md5(part: Path, md5: str, url: str) -> None:
+    with open(part, "rb") as f:
+        got = hashlib.file_digest(f, "md5").hexdigest()
+    if got != md5:
+        part.unlink()
+        raise UserError(f"the download of {url} is damaged (MD5 {got}, published {md5}); it was deleted: run the command again.")
