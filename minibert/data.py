@@ -388,6 +388,38 @@ def wiring_rows(train: Split, n: int) -> Split:
     return train.take(np.sort(rows))
 
 
+def apply_corrections(dataset: Dataset, path: str | Path) -> str:
+    """Put the `correction` column of an errors.csv in place of labels of train and validation; says what was done.
+
+    A row is found by its text and its label. Test labels are never touched: correcting only what a model got wrong
+    would flatter it. Raises UserError for a correction that is no label, or a file without one.
+    """
+    table = sources.read_table(path, ["text"], ["truth", "correction"])
+    wanted: dict[tuple[str, str], np.ndarray | int] = {}
+    for line, text, truth, correction in zip(table.lines, *(table.columns[c] for c in ("text", "truth", "correction"))):
+        if not correction.strip():
+            continue
+        names = [n.strip() for n in correction.split("|")] if dataset.multi_label else [correction.strip()]
+        if not set(names) <= set(dataset.labels):
+            raise UserError(f"{path}, line {line}: the correction {correction!r} is no label of this data"
+                            f"{cli.nearest(names[0], dataset.labels)}; the labels are {', '.join(dataset.labels[:12])}.")
+        wanted[text, truth] = (np.isin(dataset.labels, names).astype(np.float32) if dataset.multi_label
+                               else dataset.labels.index(names[0]))
+    if not wanted:
+        raise UserError(f"{path} holds no correction: write the right label into its `correction` column.")
+    done, used = Counter(), set()
+    for key, split in (("training", dataset.train), ("validation", dataset.val)):
+        shown = split.texts if split.pairs is None else [f"{a} ‖ {b}" for a, b in zip(split.texts, split.pairs)]
+        for i, text in enumerate(shown):
+            at = (text, split.label_text(i))
+            if at in wanted:
+                split.labels[i] = wanted[at]
+                done[key] += 1
+                used.add(at)
+    return (f"corrections {done['training']:,} labels of training and {done['validation']:,} of validation replaced; "
+            f"{len(wanted) - len(used):,} of {len(wanted):,} corrections are for other rows (test labels are never touched)")
+
+
 # ---------------------------------------------------------------------------------------------- report
 
 @dataclass
