@@ -129,7 +129,7 @@ def multilabel_summary(truth: np.ndarray, probs: np.ndarray, labels: Sequence[st
                       "support": int(support[j]), "recall_ci95": ci["recall"][j]} for j, name in enumerate(labels)}
     label_wise = [confusion_matrix(truth[:, j], called[:, j], 2).tolist() for j in range(len(labels))]
     return {"n": len(truth), "multi_label": True, "accuracy": float(subset.mean()), "accuracy_ci95": ci["accuracy"],
-            "subset_accuracy": float(subset.mean()), "macro_f1": float(_macro(f1, support, calls)),
+            "subset_accuracy": float(subset.mean()), "macro_f1": _macro_f1_of_sets(truth, called),
             "macro_f1_ci95": ci["macro_f1"], "micro_f1": float(_ratio(2 * hits.sum(), support.sum() + calls.sum())),
             "hamming_loss": float((truth != called).mean()), "per_class": classes, "confusion_matrix": label_wise,
             "labels": list(labels), "thresholds": dict(zip(labels, map(float, cut))), "ece": ece_binary(probs, truth)}
@@ -315,22 +315,34 @@ def _recall_interval(recall: np.ndarray, support: np.ndarray) -> list[float]:
     return _interval(recall[held]) if held.any() else [0.0, 1.0]
 
 
-def _multilabel_ci(truth: np.ndarray, called: np.ndarray, seed: int, resamples: int = RESAMPLES) -> dict[str, Any]:
-    """The same where a row carries k yes/no decisions: rows are drawn, in blocks that keep memory flat."""
+def _multilabel_resamples(truth: np.ndarray, calls: Sequence[np.ndarray], seed: int, resamples: int = RESAMPLES
+                          ) -> list[dict[str, np.ndarray]]:
+    """The same where a row carries k yes/no decisions: rows are drawn, in blocks that keep memory flat.
+
+    truth (n,k) bool; `calls`: one (n,k) bool per model, all scored on the same drawn rows. Per model: accuracy and
+    macro_f1 (resamples,), recall and support (resamples,k).
+    """
     n, k = truth.shape
     rng = np.random.default_rng(seed)
-    columns = np.concatenate([truth & called, truth, called, (truth == called).all(1)[:, None]], axis=1).astype(np.float32)
+    per_row = [np.concatenate([truth & c, truth, c, (truth == c).all(1)[:, None]], axis=1) for c in calls]
+    columns = np.concatenate(per_row, axis=1).astype(np.float32)
     block = max(1, 4_000_000 // n)
-    sums = []
-    for start in range(0, resamples, block):
-        size = min(block, resamples - start)
-        sums.append(rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float32) @ columns)
-    table = np.concatenate(sums).astype(np.float64)
-    hits, support, calls, subset = table[:, :k], table[:, k:2 * k], table[:, 2 * k:3 * k], table[:, -1]
-    _, recall, f1 = _f1_parts(hits, support, calls)
-    return {"accuracy": _interval(subset / n), "macro_f1": _interval(_macro(f1, support, calls)),
-            "recall": [_recall_interval(recall[:, j], support[:, j]) if truth[:, j].any() else [0.0, 0.0]
-                       for j in range(k)]}
+    sums = [rng.multinomial(n, np.full(n, 1 / n), size=min(block, resamples - start)).astype(np.float32) @ columns
+            for start in range(0, resamples, block)]
+    drawn = []
+    for table in np.split(np.concatenate(sums).astype(np.float64), len(calls), axis=1):
+        hits, support, called = table[:, :k], table[:, k:2 * k], table[:, 2 * k:3 * k]
+        _, recall, f1 = _f1_parts(hits, support, called)
+        drawn.append({"accuracy": table[:, -1] / n, "macro_f1": _macro(f1, support, called), "recall": recall,
+                      "support": support})
+    return drawn
+
+
+def _multilabel_ci(truth: np.ndarray, called: np.ndarray, seed: int) -> dict[str, Any]:
+    drawn, = _multilabel_resamples(truth, [called], seed)
+    return {"accuracy": _interval(drawn["accuracy"]), "macro_f1": _interval(drawn["macro_f1"]),
+            "recall": [_recall_interval(drawn["recall"][:, j], drawn["support"][:, j]) if truth[:, j].any() else [0.0, 0.0]
+                       for j in range(truth.shape[1])]}
 
 
 def paired_bootstrap(truth: np.ndarray, a: np.ndarray, b: np.ndarray, k: int, *, resamples: int = RESAMPLES,
@@ -352,6 +364,20 @@ def paired_bootstrap(truth: np.ndarray, a: np.ndarray, b: np.ndarray, k: int, *,
     cms = [confusion_matrix(truth, x, k) for x in (a, b)]
     real = {"accuracy": accuracy(cms[0]) - accuracy(cms[1]), "macro_f1": macro_f1(cms[0]) - macro_f1(cms[1])}
     return {name: _difference(real[name], figures[0][name] - figures[1][name]) for name in real}
+
+
+def paired_bootstrap_multilabel(truth: np.ndarray, a: np.ndarray, b: np.ndarray, *, seed: int = 0
+                                ) -> dict[str, dict[str, Any]]:
+    """`paired_bootstrap` of two label sets per row, each (n,k) bool: subset accuracy and macro-F1."""
+    truth, a, b = (np.asarray(x) > 0.5 for x in (truth, a, b))
+    drawn = _multilabel_resamples(truth, [a, b], seed)
+    real = [{"accuracy": float((truth == x).all(1).mean()), "macro_f1": _macro_f1_of_sets(truth, x)} for x in (a, b)]
+    return {name: _difference(real[0][name] - real[1][name], drawn[0][name] - drawn[1][name]) for name in real[0]}
+
+
+def _macro_f1_of_sets(truth: np.ndarray, called: np.ndarray) -> float:
+    support, calls = truth.sum(0), called.sum(0)
+    return float(_macro(_f1_parts((truth & called).sum(0), support, calls)[2], support, calls))
 
 
 def _difference(real: float, drawn: np.ndarray) -> dict[str, Any]:
