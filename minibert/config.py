@@ -20,7 +20,7 @@ class Family:
     """What one family does differently, as data.
 
     `spelling`: our field name → the family's own, where the two differ.
-    `fixed`: fields the family's config.json does not have, with the value its code uses.
+    `fixed`: fields the family does not have, with the value its code uses whatever is asked for.
     `defaults`: what the family means when config.json leaves a field out.
     """
 
@@ -94,6 +94,8 @@ class EncoderConfig:
         if self.model_type not in FAMILIES:
             raise UserError(f"{where}: model_type {self.model_type!r} is not one of {', '.join(FAMILIES)}"
                             f"{nearest(self.model_type, FAMILIES)}.")
+        for field, value in self.family.fixed.items():
+            setattr(self, field, value)
         if self.exported_model_type is None:
             self.exported_model_type = self.model_type
         if self.has_pooler is None:
@@ -231,10 +233,11 @@ def model_type_of(d: Any, where: str = "config.json") -> str:
     model_type = d.get("model_type")
     if model_type is None:
         classes = d.get("architectures") or []
-        if all(str(c).startswith("Bert") for c in classes) and {"hidden_size", "type_vocab_size", "vocab_size"} <= d.keys():
+        bert_class = isinstance(classes, list) and all(str(c).startswith("Bert") for c in classes)
+        if bert_class and {"hidden_size", "type_vocab_size", "vocab_size"} <= d.keys():
             return "bert"
         raise UserError(f"{where} has no model_type, so the family is unknown; add one of: {known}.")
-    if model_type not in MODEL_TYPES:
+    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
         raise UserError(f"{where}: model_type {model_type!r} is not a family minibert knows; what works: {known}.")
     return model_type
 

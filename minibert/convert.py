@@ -10,9 +10,9 @@ non-strict load gets wrong: it copies what matches, leaves the rest random, and 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pickle
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from . import cli, files
+from . import checkpoint, cli, files, pretrained, tokenization
 from .cli import UserError, nearest
 from .config import EncoderConfig, labels_from_config, problem_type
 from .model import Classifier, Encoder, init_weights
@@ -116,32 +116,33 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
+    if torch.__version__ < "2.6":  # until then weights_only could be got round (CVE-2025-32434)
+        raise UserError(f"{path} is a pickle, which is safe to open from torch 2.6 on; install the pinned torch, or use .safetensors.")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)  # never anything else: a pickle can run code
-    except pickle.UnpicklingError as e:
-        if "weights_only" in str(e).lower() or "Unsupported" in str(e):
-            raise UserError(f"{path} holds more than tensors, and opening it could run code, so it was not opened; "
-                            "ask its author for a .safetensors file.") from None
-        raise UserError(_damaged(path, "a PyTorch weights file", e)) from None
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, AttributeError, TypeError) as e:
-        raise UserError(_damaged(path, "a PyTorch weights file", e)) from None
+    except Exception as e:  # a damaged pickle can raise almost anything
+        why = "it is damaged, or it holds more than tensors and opening it could run code; get a .safetensors file instead"
+        raise UserError(_damaged(path, "a PyTorch weights file", why if isinstance(e, pickle.UnpicklingError) else e)) from None
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
         raise UserError(f"{path} does not hold a plain table of named tensors; save the model's state_dict() instead.")
     return state
 
 
-def _damaged(path: Path, wanted: str, error: Exception) -> str:
+def _damaged(path: Path, wanted: str, error: Exception | str) -> str:
     if not path.is_file():
         return f"{path} does not exist or is not a file."
-    head = path.open("rb").read(64).lstrip().lower()
+    with path.open("rb") as f:
+        head = f.read(64).lstrip().lower()
     if head.startswith(b"version https://git-lfs"):
-        why = "it is a Git LFS pointer (run `git lfs pull`)"
+        why = "it is a Git LFS pointer; run `git lfs pull`"
     elif head.startswith((b"<!doctype", b"<html", b"<?xml")):
-        why = "it is a web page (download the file itself)"
+        why = "it is a web page; download the file itself"
     elif not head:
-        why = "it is empty (download it again)"
+        why = "it is empty; download it again"
+    elif isinstance(error, str):
+        why = error
     else:
-        why = f"it is cut short or damaged (download it again): {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}"
+        why = f"it is cut short or damaged; download it again ({type(error).__name__})"
     return f"{path} cannot be read as {wanted}: {why}."
 
 
@@ -206,37 +207,45 @@ def load_state(module: Encoder | Classifier, tensors: dict[str, Tensor], *, wher
     """
     state = _canonical_state(tensors, module.config.model_type, where)
     wanted = key_map(module)
+    copied = {key: name for key, name in wanted.items() if key in state and not (new_head and name.startswith("head."))}
+    fresh = {key: name for key, name in wanted.items() if key not in copied}
+    left_out = [key for key in state if key not in copied and not key.startswith(DROPPED)]
+    _check_keys(module, where, tensors, copied, fresh, left_out, new_head)
     params = dict(module.named_parameters())
-    is_new = lambda name: new_head and name.startswith("head.")  # noqa: E731
-    matched = {key: name for key, name in wanted.items() if key in state and not is_new(name)}
-    if not any(not name.startswith("head.") for name in matched.values()):
-        raise UserError(f"{where}: not one of its {len(state)} keys belongs to a {module.config.model_type} encoder "
-                        f"(it begins with {', '.join(map(repr, list(tensors)[:3])) or 'nothing'}); is it another kind of model?")
-    missing = [key for key in wanted if key not in state]
-    lost = [key for key in missing if not key.startswith("pooler.") and not is_new(wanted[key])]
-    if lost:
-        raise UserError(f"{where}: {len(lost)} weights are missing ({_some(lost)}); without them those parts would be random.")
-    rest = [key for key in state if key not in matched and not key.startswith(DROPPED)]
-    unknown = [key for key in rest if not key.startswith(OTHER_HEADS) and not key.startswith("pooler.")]
-    if unknown:
-        raise UserError(f"{where}: {len(unknown)} keys are not part of this model ({_some(unknown)}){nearest(unknown[0], wanted)}; "
-                        f"config.json gives it {module.config.num_hidden_layers} layers.")
-    for key, name in matched.items():
+    for key, name in copied.items():
         if state[key].shape != params[name].shape:
             raise UserError(f"{where}: {key} has shape {tuple(state[key].shape)}, but config.json makes it "
                             f"{tuple(params[name].shape)}; the two do not belong together.")
         if not state[key].is_floating_point():
             raise UserError(f"{where}: {key} holds {state[key].dtype}, not floating-point weights; quantised files cannot be loaded.")
-    report = LoadReport(loaded=list(matched.values()), left_out=rest,
-                        fresh=[name for key, name in wanted.items() if key not in matched])
     if any(p.is_meta for p in params.values()):
         module.to_empty(device="cpu")
-    _initialise(module, report.fresh, seed)
+    _initialise(module, list(fresh.values()), seed)
+    params = dict(module.named_parameters())
     with torch.no_grad():
-        params = dict(module.named_parameters())
-        for key, name in matched.items():
+        for key, name in copied.items():
             params[name].copy_(state[key])
-    return report
+    return LoadReport(list(copied.values()), list(fresh.values()), left_out)
+
+
+def _check_keys(module: Encoder | Classifier, where: str, tensors: dict, copied: dict, fresh: dict, left_out: list,
+                new_head: bool) -> None:
+    config = module.config
+    if not any(not name.startswith("head.") for name in copied.values()):
+        begins = ", ".join(map(repr, list(tensors)[:3])) or "nothing"
+        raise UserError(f"{where}: not one of its {len(tensors)} keys belongs to a {config.model_type} encoder (they begin "
+                        f"with {begins}); is it another kind of model?")
+    # A new head may come with a new pooler; a trained head that lost the pooler it reads would be random.
+    pooler_needed = isinstance(module, Classifier) and not new_head and module.head.spec.reads_pooler
+    missing = [key for key, name in fresh.items() if not (new_head and name.startswith("head."))
+               and (pooler_needed or not key.startswith("pooler."))]
+    if missing:
+        raise UserError(f"{where}: {len(missing)} weights are missing ({_some(missing)}); without them those parts would be random.")
+    known = OTHER_HEADS + (("pooler.",) if config.family.has_pooler else ())
+    unknown = [key for key in left_out if not key.startswith(known)]
+    if unknown:
+        raise UserError(f"{where}: {len(unknown)} keys are not part of a {config.model_type} with {config.num_hidden_layers} layers "
+                        f"({_some(unknown)}){nearest(unknown[0], [*copied, *fresh])}; do config.json and the weights belong together?")
 
 
 def _initialise(module: nn.Module, names: list[str], seed: int) -> None:
@@ -255,10 +264,8 @@ def load_encoder(name: str | os.PathLike, *, revision: str | None = None, implem
 
     Raises UserError (a ValueError) if there is no such model, it is of another family or its weights do not fit.
     """
-    from . import pretrained
-
     found = pretrained.resolve(name, revision)
-    where = str(found.folder / "config.json")
+    where = f"{found.name}: config.json"
     tensors = read_weights(found.weights)
     config = _with_pooler_of(EncoderConfig.from_dict(found.config, where), tensors)
     with torch.device("meta"):  # no memory and no random numbers before the file is known to fit
@@ -279,10 +286,8 @@ def load_classifier(name: str | os.PathLike, num_labels: int | None = None, head
     through `say`. `dropout` (hidden and head) and `attention_dropout` replace the rates of config.json.
     Raises UserError (a ValueError) where the files do not hold what is asked for.
     """
-    from . import pretrained
-
     found = pretrained.resolve(name, revision)
-    where = str(found.folder / "config.json")
+    where = f"{found.name}: config.json"
     config = EncoderConfig.from_dict(found.config, where)
     tensors = read_weights(found.weights)
     config = _with_pooler_of(config, tensors)
@@ -381,3 +386,114 @@ def save_classifier(classifier: Classifier, folder: str | os.PathLike, extra_con
                for key, name in key_map(classifier).items()}
     files.write_atomic(folder / "model.safetensors", lambda temp: save_file(tensors, temp, metadata={"format": "pt"}))
     files.write_json(folder / "config.json", d)
+
+
+# ---------------------------------------------------------------------------------------------- a run as a Hugging Face folder
+
+def export(run: str | os.PathLike, out: str | os.PathLike) -> None:
+    """Write a finished run as a Hugging Face folder with a model card.
+
+    The temperature fitted on validation goes into the last Linear: (x·Wᵀ + b)/T = x·(W/T)ᵀ + b/T. Thresholds have no
+    place in the format; the card names them. Raises UserError for a linear head, a family of seeds, a full folder.
+    """
+    run, out = Path(run), Path(out)
+    seeds = checkpoint.seed_folders(run) if run.is_dir() else []
+    if seeds and not checkpoint.finished(run):
+        raise UserError(f"{run} holds several seeds; name one of them: {', '.join(str(s) for s in seeds)}.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not an empty folder; choose a new one, so that nothing is overwritten.")
+    info = checkpoint.load_run(run).info
+    classifier = load_classifier(run)
+    if classifier.head_type == "linear":
+        raise UserError(f"{run} has a linear head, which reads the raw [CLS] row; {classifier.config.class_prefix}ForSequenceClassification "
+                        "puts other layers in front and would compute something else: train with `--head native` to export.")
+    last, temperature = classifier.head.classifier, float(info.get("temperature") or 1.0)
+    with torch.no_grad():
+        last.weight /= temperature
+        last.bias /= temperature
+    save_classifier(classifier, out)
+    tokenization.load_tokenizer(run).save(out)
+    metrics = files.read_json(run / "metrics.json", "metrics") if (run / "metrics.json").is_file() else {}
+    files.write_atomic(out / "README.md", model_card(info, metrics, classifier))
+
+
+def model_card(info: dict[str, Any], metrics: dict[str, Any], classifier: Classifier) -> str:
+    """README.md of an exported model, in Markdown: data, figures, limits. From run.json and metrics.json."""
+    data, n = info.get("data") or {}, (info.get("data") or {}).get("n") or {}
+    base = str(info.get("model") or "unknown")
+    head = ["---", "library_name: transformers", "pipeline_tag: text-classification"]
+    if Path(base).exists():
+        base = Path(base).resolve().name
+    elif base not in ("tiny", "unknown"):
+        head.append(f"base_model: {json.dumps(base)}")
+    lines = [*head, "---", "", f"# {data.get('name', 'Text classifier')}: {', '.join(classifier.labels)}", "",
+             f"A {classifier.config.class_prefix}ForSequenceClassification ({classifier.problem_type.replace('_', ' ')}), trained with "
+             f"minibert {info.get('minibert', '')} from `{base}`.", "",
+             "## Data", "", f"{data.get('name', 'not recorded')}: " + ", ".join(f"{count:,} {split} rows" for split, count in n.items()) + ".", ""]
+    if data.get("label_counts"):
+        lines += _table(["label", "training rows"], _label_counts(data["label_counts"])) + [""]
+    return "\n".join([*lines, "## Figures", "", *_figures(metrics), "", "## Decisions", "", *_decisions(info, classifier), "",
+                      "## Limits", "", *_limits(info, metrics)]) + "\n"
+
+
+def _label_counts(counts: dict[str, Any]) -> list[list[str]]:
+    counts = counts.get("train", counts) if isinstance(counts.get("train", None), dict) else counts
+    return [[label, f"{count:,}"] for label, count in counts.items()]
+
+
+def _figures(metrics: dict[str, Any]) -> list[str]:
+    rows, classes = [], []
+    for split in ("test", "val"):
+        figures = metrics.get(split)
+        if not figures:
+            continue
+        for name, block in [("this model", figures), *(figures.get("baselines") or {}).items()]:
+            rows.append([split, name, str(figures.get("n", "")), *(f"{block[k]:.4f}" for k in ("accuracy", "macro_f1"))])
+        classes += [[split, label, *(f"{c[k]:.4f}" for k in ("precision", "recall", "f1")), str(c["support"])]
+                    for label, c in (figures.get("per_class") or {}).items()]
+    if not rows:
+        return ["None were measured."]
+    return (_table(["split", "model", "rows", "accuracy", "macro-F1"], rows) + [""]
+            + _table(["split", "label", "precision", "recall", "F1", "rows"], classes))
+
+
+def _decisions(info: dict[str, Any], classifier: Classifier) -> list[str]:
+    lines = [f"- The logits are already divided by the temperature fitted on validation ({info.get('temperature') or 1.0:.4g}): "
+             f"{'sigmoid' if classifier.problem_type.startswith('multi') else 'softmax'} of them gives calibrated probabilities."]
+    for label, threshold in (info.get("thresholds") or {}).items():
+        lines.append(f"- `{label}` counts as present from a probability of {threshold:.4g} (tuned on validation; not part of the weights).")
+    if info.get("decision_threshold"):
+        rule = info["decision_threshold"]
+        lines.append(f"- `{rule['label']}` is chosen from a probability of {rule['value']:.4g}, not 0.5 (tuned on validation; not part of the weights).")
+    return lines
+
+
+def _limits(info: dict[str, Any], metrics: dict[str, Any]) -> list[str]:
+    lines = ["- The figures hold for text like the training data; on other text they can be much lower.",
+             "- The epoch, the temperature and any threshold were chosen on validation, so the validation figures flatter."]
+    if not metrics.get("test"):
+        lines.append("- It has not been measured on a test set.")
+    how = info.get("truncate", "right")
+    lines.append(f"- It reads at most {info.get('max_len', 'the table’s')} tokens of a text"
+                 + (": the first ones." if how == "right" else f"; it was trained and measured with `--truncate {how}`, "
+                    "which a plain pipeline does not do: it cuts on the right."))
+    return lines
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    clean = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [header, ["---"] * len(header), *rows]]
+    return ["| " + " | ".join(row) + " |" for row in clean]
+
+
+def main(argv: Sequence[str]) -> None:
+    p = cli.parser(dataclasses.make_dataclass("NoFlags", []), "python -m minibert.convert",
+                   "Write a finished run with a native head as a Hugging Face folder with a model card.")
+    p.add_argument("run", metavar="RUN", help="the run folder")
+    p.add_argument("out", metavar="OUT_DIR", help="a new folder")
+    given = cli.parse(p, argv)
+    export(given["run"], given["out"])
+    print(f"{given['out']} opens with AutoModelForSequenceClassification and AutoTokenizer.")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -16,7 +16,8 @@ in NATIVE_HEADS below.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import Callable, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -196,9 +197,10 @@ class Encoder(nn.Module):
         one call eagerly: the fused kernel never holds the weights. Raises ValueError for inputs it cannot take.
         """
         check_shapes(self.config, input_ids, attention_mask, token_type_ids, inputs_embeds)
-        ids = input_ids if input_ids is not None else attention_mask
-        if ids is not None and ids.device.type == "cpu" and not torch.compiler.is_compiling():
-            check_inputs(self.config, input_ids, attention_mask, token_type_ids)  # on a GPU it would wait for the device
+        # Values too, where looking at them costs microseconds. On an accelerator every step would wait for the
+        # answer: there a caller runs check_inputs on the batch before it moves.
+        if (input_ids if inputs_embeds is None else inputs_embeds).device.type == "cpu" and not torch.compiler.is_compiling():
+            check_inputs(self.config, input_ids, attention_mask, token_type_ids)
         eager = output_attentions or self.implementation == "eager"
         mask = None if attention_mask is None else (attention_mask != 0)[:, None, None, :]  # (B,S) -> (B,1,1,S)
         x = self.embeddings(input_ids, attention_mask, token_type_ids, inputs_embeds)
@@ -218,15 +220,15 @@ class HeadSpec(NamedTuple):
     """What a head does before its last Linear: what it reads, and the hidden layer it has, if any."""
 
     reads_pooler: bool = False  # else the raw [CLS] row
-    dense: str | None = None  # the activation after a D×D Linear; None: no such layer
+    dense: Callable[[Tensor], Tensor] | None = None  # the activation after a D×D Linear; None: no such layer
     dropout_first: bool = False  # a dropout before that Linear as well
 
 
 LINEAR_HEAD = HeadSpec()
 NATIVE_HEADS = {
     "bert": HeadSpec(reads_pooler=True),
-    "distilbert": HeadSpec(dense="relu"),
-    "roberta": HeadSpec(dense="tanh", dropout_first=True),
+    "distilbert": HeadSpec(dense=torch.relu),
+    "roberta": HeadSpec(dense=torch.tanh, dropout_first=True),
 }
 
 
@@ -249,7 +251,7 @@ class Head(nn.Module):
         x = out.pooler_output if self.spec.reads_pooler else out.last_hidden_state[:, 0]  # (B,S,D) -> (B,D)
         if self.dense is not None:
             x = self.dropout(x) if self.spec.dropout_first else x
-            x = getattr(torch, self.spec.dense)(self.dense(x))
+            x = self.spec.dense(self.dense(x))
         return self.classifier(self.dropout(x))  # (B,D) -> (B,C)
 
 
@@ -265,15 +267,18 @@ class Classifier(nn.Module):
         super().__init__()
         if head not in ("linear", "native"):
             raise UserError(f"head {head!r} is not one of linear, native.")
-        if not isinstance(num_labels, int) or num_labels < 1:
+        if not isinstance(num_labels, int) or isinstance(num_labels, bool) or num_labels < 1:
             raise UserError(f"num_labels is {num_labels!r}; it has to be a whole number above 0.")
+        spec = LINEAR_HEAD if head == "linear" else NATIVE_HEADS[config.model_type]
+        if head == "native" and not spec.reads_pooler:
+            config = dataclasses.replace(config, has_pooler=False)  # as in the family's published classifiers
         self.config, self.head_type = config, head
         self.labels = [f"LABEL_{i}" for i in range(num_labels)]
         self.problem_type = "single_label_classification"
         self.encoder = Encoder(config, implementation)
-        self.head = Head(config, num_labels, LINEAR_HEAD if head == "linear" else NATIVE_HEADS[config.model_type])
+        self.head = Head(config, num_labels, spec)
         init_weights(self.head, config.initializer_range)
-        if self.encoder.pooler is not None and not self.head.spec.reads_pooler:
+        if self.encoder.pooler is not None and not spec.reads_pooler:
             # Kept for export, but nothing reads it: without gradients neither decay nor DDP stumbles over it.
             self.encoder.pooler.requires_grad_(False)
 
@@ -302,18 +307,20 @@ def check_shapes(config: EncoderConfig, input_ids: Tensor | None, attention_mask
     """Raise UserError (a ValueError) if the shapes do not fit together or the sequence is too long. Looks at no value."""
     if (input_ids is None) == (inputs_embeds is None):
         raise UserError("the encoder takes either input_ids or inputs_embeds, and exactly one of them.")
-    given, axes = (input_ids, "(B,S)") if inputs_embeds is None else (inputs_embeds, "(B,S,D)")
-    name = "input_ids" if inputs_embeds is None else "inputs_embeds"
-    if given.dim() != len(axes) // 2 or given.shape[1] == 0:
-        raise UserError(f"{name} has shape {tuple(given.shape)}; it has to be {axes} with at least one token.")
+    for name, ids in (("input_ids", input_ids), ("token_type_ids", token_type_ids)):
+        if ids is not None and (not isinstance(ids, Tensor) or ids.dtype not in (torch.int64, torch.int32)):
+            raise UserError(f"{name} is {getattr(ids, 'dtype', type(ids).__name__)}; it has to be an int64 tensor.")
+    name, given, axes = ("input_ids", input_ids, "BS") if inputs_embeds is None else ("inputs_embeds", inputs_embeds, "BSD")
+    if given.dim() != len(axes) or given.shape[1] == 0:
+        raise UserError(f"{name} has shape {tuple(given.shape)}; it has to be ({','.join(axes)}) with at least one token.")
     if inputs_embeds is not None and inputs_embeds.shape[2] != config.hidden_size:
         raise UserError(f"inputs_embeds is {inputs_embeds.shape[2]} wide; this model's hidden_size is {config.hidden_size}.")
     if given.shape[1] > config.max_tokens:
         raise UserError(f"a sequence of {given.shape[1]} tokens is longer than the {config.max_tokens} this model has "
                         f"positions for; truncate it to {config.max_tokens}.")
     for name, other in (("attention_mask", attention_mask), ("token_type_ids", token_type_ids)):
-        if other is not None and other.shape != given.shape[:2]:
-            raise UserError(f"{name} has shape {tuple(other.shape)}; it has to be {tuple(given.shape[:2])}, one number a token.")
+        if other is not None and (not isinstance(other, Tensor) or other.shape != given.shape[:2]):
+            raise UserError(f"{name} has shape {tuple(getattr(other, 'shape', ()))}; it has to be {tuple(given.shape[:2])}, one number a token.")
 
 
 def check_inputs(config: EncoderConfig, input_ids: Tensor | None, attention_mask: Tensor | None = None,
