@@ -7,7 +7,6 @@ One way through: `load_data` (splits and a report on them), `tokenize_store` (ea
 from __future__ import annotations
 
 import dataclasses
-import re
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any, Sequence
 import numpy as np
 import torch
 
-from . import cli, files, sources
+from . import cli, files, label_names, sources
 from .cli import UserError
 from .sources import Table
 from .tokenization import Tokenizer
@@ -99,13 +98,13 @@ def text_groups(texts: Sequence[str]) -> np.ndarray:
 
 def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label", multi_label: bool = False,
               seed: int = 42, val_fraction: float = 0.1, test_fraction: float = 0.1, quiet: bool = False,
-              labels: list[str] | None = None) -> Dataset:
+              names: list[str] | None = None) -> Dataset:
     """Read `spec`, check it, and give train, validation and test splits with a report to print.
 
     spec: reviews, tickets, aspects (embedded), imdb (downloaded once), or the path of a .csv, .tsv, .jsonl file, a
     folder with train.* (val.*, test.*), an aclImdb folder or its .tar.gz. `text_col` "a,b" makes a pair of texts;
-    `label_col` "a,b,c" with `multi_label` are 0/1 columns (the default, "label", is "labels" for aspects). `labels`
-    fixes names and order; otherwise they are the labels of the training rows, sorted.
+    `label_col` "a,b,c" with `multi_label` are 0/1 columns (the default, "label", is "labels" for aspects). `names`
+    fixes the label names and their order; otherwise they are the labels of the training rows, sorted.
 
     What has no validation split gets one: `val_fraction` of the training rows, stratified, with rows of the same text
     on one side; never out of test. A single file without splits is carved into train, val and test.
@@ -126,13 +125,11 @@ def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label"
         raise UserError(f"the column {min(set(text_cols) & set(label_cols))!r} cannot be both text and label.")
 
     name, tables = sources.read_source(spec, text_cols, label_cols, multi_label=multi_label, quiet=quiet)
-    if "text" in next(iter(tables.values())).columns and name == "imdb" and (text_cols, label_cols) != (["text"], ["label"]):
-        raise UserError("the IMDB archive has no columns: leave --text-col and --label-col out.")
     report = DataReport(name, next(iter(tables.values())).where)
     raw = {key: _rows_with_text(key, table, text_cols, label_cols, multi_label, report) for key, table in tables.items()}
     report.notes += [note for table in tables.values() for note in table.notes]
 
-    known = _label_names(raw, labels, multi_label, report)
+    known = _label_names(raw, names, multi_label, report)
     splits = {key: _encode(part, known, multi_label) for key, part in raw.items()}
     report.look_at(splits, multi_label)
     _check_classes(splits.get("train", splits.get("all")), multi_label)
@@ -145,16 +142,16 @@ def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label"
     return Dataset(name, known, multi_label, train, val, test, report)
 
 
-def load_rows(path: str | Path, labels: list[str], text_col: str = "text", label_col: str = "label",
+def load_rows(path: str | Path, names: list[str], text_col: str = "text", label_col: str = "label",
               multi_label: bool = False) -> Split:
-    """A whole file as one labelled split under a trained model's `labels`; unseen labels are an error that lists them."""
+    """A whole file as one labelled split under a trained model's label `names`; unseen labels are an error that lists them."""
     text_cols, label_cols = _column_names(text_col, "--text-col", 2), _column_names(label_col, "--label-col", None)
     if Path(path).suffix.lower() not in sources.SUFFIXES:
         raise UserError(f"{path} must be a .csv, .tsv or .jsonl file.")
     table = sources.read_table(path, text_cols, label_cols, multi_label=multi_label)
     report = DataReport(Path(path).stem, str(path))
     raw = {"train": _rows_with_text("train", table, text_cols, label_cols, multi_label, report)}
-    return _encode(raw["train"], _label_names(raw, labels, multi_label, report), multi_label)
+    return _encode(raw["train"], _label_names(raw, names, multi_label, report), multi_label)
 
 
 def _column_names(text: str, flag: str, most: int | None) -> list[str]:
@@ -188,114 +185,30 @@ def _rows_with_text(split: str, table: Table, text_cols: list[str], label_cols: 
     if not keep:
         raise UserError(f"{table.where} holds no row with a text{'' if split == 'all' else f' for {split}'}.")
     table = Table(table.where, {c: [v[i] for i in keep] for c, v in table.columns.items()}, [table.lines[i] for i in keep])
-    labels = (_label_columns(table, label_cols) if len(label_cols) > 1 else
-              _label_sets(table, label_cols[0]) if multi_label else _single_labels(table, label_cols[0], report))
     used = {*text_cols, *label_cols, ""}
-    return _Raw(table.columns[text_cols[0]], labels, np.array(table.lines, dtype=np.int64),
+    words = label_names.parse(table, label_cols, multi_label, report.warnings)
+    return _Raw(table.columns[text_cols[0]], words, np.array(table.lines, dtype=np.int64),
                 table.columns[text_cols[1]] if len(text_cols) == 2 else None,
                 {c: v for c, v in table.columns.items() if c not in used}, table.where)
 
 
-def _single_labels(table: Table, column: str, report: DataReport) -> list[str]:
-    labels = [cell.strip() for cell in table.columns[column]]
-    empty = [table.lines[i] for i, label in enumerate(labels) if not label]
-    if empty:
-        raise UserError(f"{table.where}: the label is empty in {_lines(empty)}; fill it in or delete the row.")
-    if sum("|" in label for label in labels) > len(labels) / 4:
-        report.warnings.append("many labels contain '|': several labels a text need --multi-label")
-    return labels
-
-
-def _label_sets(table: Table, column: str) -> list[frozenset[str]]:
-    """`a|b` → {a, b}: order and repeats mean nothing, and an empty cell is the legal empty set."""
-    cells = table.columns[column]
-    if not any("|" in cell for cell in cells):
-        for sep in ";,":
-            pieces = {p.strip() for cell in cells for p in cell.split(sep)}
-            # Fewer pieces than cells: the same names come back in other combinations, so `sep` separates them.
-            if len(pieces) < len({c.strip() for c in cells}):
-                i = next(i for i, cell in enumerate(cells) if sep in cell)
-                raise UserError(f"{table.where}, line {table.lines[i]}: {cells[i][:60]!r} seems to separate labels by "
-                                f"{sep!r}; write them with '|' between, as a|b.")
-    return [frozenset(name for piece in cell.split("|") if (name := piece.strip())) for cell in cells]
-
-
-_ON, _OFF = {"1", "1.0", "true"}, {"0", "0.0", "false"}
-
-
-def _label_columns(table: Table, columns: list[str]) -> list[frozenset[str]]:
-    """One 0/1 column per label → the set of the columns that hold 1."""
-    for column in columns:
-        for line, cell in zip(table.lines, table.columns[column]):
-            if cell.strip().casefold() not in _ON | _OFF:
-                raise UserError(f"{table.where}, line {line}: the label column {column!r} holds {cell[:40]!r}; it must hold 0 or 1.")
-    cells = [table.columns[c] for c in columns]
-    return [frozenset(c for c, v in zip(columns, row) if v.strip().casefold() in _ON) for row in zip(*cells)]
-
-
-# ---------------------------------------------------------------------------------------------- labels
-
 def _label_names(raw: dict[str, _Raw], given: list[str] | None, multi_label: bool, report: DataReport) -> list[str]:
-    """Label names in index order: the given ones, else those of the training rows, sorted (as numbers if all are)."""
-    found = {key: _names_in(part, multi_label) for key, part in raw.items()}
-    train = "train" if "train" in found else "all"
-    every = {name for names in found.values() for name in names}
-    _check_spellings(every | set(given or ()), found, report)
-    known = list(given) if given else _in_order(found[train])
-    for key, names in found.items():
-        unseen = _in_order(names - set(known))
+    """Label names in index order: the given ones, else those of the training rows. Raises UserError for unseen ones."""
+    found = {part.where if key == "all" else f"{key}, {part.where}": label_names.names_in(part.labels, multi_label)
+             for key, part in raw.items()}
+    label_names.check_spellings(found | ({"the model": set(given)} if given else {}), report.warnings)
+    known = list(given) if given else label_names.in_order(next(names for key, names in zip(raw, found.values())
+                                                           if key in ("train", "all")))
+    for where, names in found.items():
+        unseen = label_names.in_order(names - set(known))
         if unseen:
-            shown = ", ".join(repr(n[:60]) for n in unseen[:10]) + (f" and {len(unseen) - 10} more" if len(unseen) > 10 else "")
-            of = "the model does not know" if given else "training never shows"
-            raise UserError(f"{raw[key].where}: {'the file' if key in ('all', 'train') else key} has labels that {of}: {shown}; "
-                            f"correct them or add training rows with them.")
+            raise UserError(f"{where}: the labels {sources.some(unseen)} are not among the {len(known):,} labels of "
+                            f"{'the model' if given else 'the training rows'}; correct them, or train with rows of them.")
     return known
 
 
-def _names_in(part: _Raw, multi_label: bool) -> set[str]:
-    return set().union(*part.labels) if multi_label else set(part.labels)
-
-
-def _in_order(names: set[str]) -> list[str]:
-    if all(re.fullmatch(r"-?[0-9]{1,18}", n) for n in names):
-        return sorted(names, key=lambda n: (int(n), n))
-    return sorted(names)
-
-
-def _check_spellings(names: set[str], found: dict[str, set[str]], report: DataReport) -> None:
-    """1 beside 1.0 is an error (a spreadsheet's work); Pos beside pos, or 01 beside 1, only a warning."""
-    by_number: dict[str, set[str]] = {}
-    by_look: dict[str, set[str]] = {}
-    for name in names:
-        if re.fullmatch(r"-?[0-9]+(\.0*)?", name):
-            by_number.setdefault(name.split(".")[0], set()).add(name)
-        look = " ".join(name.split()).casefold()
-        by_look.setdefault(look.lstrip("0") or "0" if look.isdecimal() else look, set()).add(name)
-    for same in by_number.values():
-        if len(same) > 1:
-            a, b = sorted(same, key=len)[:2]
-            at = [key for key in found if b in found[key]]
-            raise UserError(f"the labels {a!r} and {b!r}{f' (in {at[0]})' if at else ''} are two spellings of one number; "
-                            f"write it the same way everywhere.")
-    for same in by_look.values():
-        if len(same) > 1:
-            report.warnings.append(f"the labels {', '.join(map(repr, sorted(same)))} differ only in spelling and are kept as "
-                                   f"different classes")
-    odd = sorted(n for n in names if n.casefold() in ("nan", "null", "none", "n/a", "na"))
-    if odd:
-        report.warnings.append(f"the label {odd[0]!r} is taken as the name of a class; it may stand for a missing value")
-
-
 def _encode(part: _Raw, known: list[str], multi_label: bool) -> Split:
-    """Names become indices 0..k-1 (never -100 or another number out of the file), or rows of a 0/1 matrix."""
-    index = {name: i for i, name in enumerate(known)}
-    if multi_label:
-        labels = np.zeros((len(part.labels), len(known)), dtype=np.float32)
-        for i, names in enumerate(part.labels):
-            labels[i, [index[n] for n in names]] = 1.0
-    else:
-        labels = np.array([index[name] for name in part.labels], dtype=np.int64)
-    return Split(part.texts, labels, part.rows, known, part.pairs, part.extra)
+    return Split(part.texts, label_names.encode(part.labels, known, multi_label), part.rows, known, part.pairs, part.extra)
 
 
 def _class_counts(split: Split) -> np.ndarray:
@@ -501,17 +414,12 @@ def _balance(counts: dict[str, int]) -> str:
     return f"{', '.join(shown)}; majority baseline {by_size[0][1] / total:.1%}"
 
 
-def _lines(lines: Sequence[int], most: int = 5) -> str:
-    shown = ", ".join(f"{n}" for n in lines[:most])
-    return f"line{'s' if len(lines) > 1 else ''} {shown}" + (f" and {len(lines) - most} more" if len(lines) > most else "")
-
-
-def sample_rows(split: Split, labels: list[str], n: int = 20, seed: int = 42) -> list[str]:
+def sample_rows(split: Split, n: int = 20, seed: int = 42) -> list[str]:
     """`n` random rows as printable lines, to be read by a person: wrong labels are found by reading."""
-    rows = np.random.default_rng(seed).permutation(len(split))[:n]
-    width = max((len(split.label_text(i)) for i in rows), default=0)
-    return [f"  {split.label_text(i)[:24]:<{min(width, 24)}}  {_one_line(text)}"
-            for i, text in ((i, joined_texts(split)[i]) for i in rows)]
+    chosen = split.take(np.random.default_rng(seed).permutation(len(split))[:n])
+    shown = [_one_line(chosen.label_text(i) or "(none)", 24) for i in range(len(chosen))]
+    width = max(map(len, shown), default=0)
+    return [f"  {label:<{width}}  {_one_line(text)}" for label, text in zip(shown, joined_texts(chosen))]
 
 
 def _one_line(text: str, most: int = 160) -> str:

@@ -6,26 +6,15 @@ Everything is read as text: no cell is guessed into a number, a bool or a missin
 
 from __future__ import annotations
 
-import contextlib
+import codecs
 import csv
 import dataclasses
-import codecs
-import fcntl
-import gzip
-import hashlib
-import http.client
-import io
 import json
 import os
-import re
-import tarfile
-import urllib.error
-import urllib.request
-import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator
+from typing import Any, Iterator
 
-from . import cli, files
+from . import cli, imdb
 from .cli import UserError
 
 EMBEDDED = ("reviews", "tickets", "aspects")  # data/NAME.csv of the repository
@@ -33,13 +22,6 @@ NAMES = (*EMBEDDED, "imdb")
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
 MAX_CELL = 10_000_000  # characters in one cell or line; a longer one is a damaged file (an unclosed quote), not a text
-
-IMDB_URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
-IMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
-IMDB_LAYOUT = re.compile(r"(?:[^/]+/)?(train|test)/(pos|neg)/([^/.][^/]*\.txt)")
-MAX_DOWNLOAD = 1 << 30  # bytes; the archive has 84,125,825
-MAX_UNPACKED = 2 << 30  # bytes; the archive unpacks to about 0.3 GB
-MAX_TAR_HEADER = 1 << 16  # bytes of one long-name or pax record, which tarfile reads into memory whole
 
 
 @dataclasses.dataclass
@@ -71,46 +53,58 @@ def read_source(spec: str | os.PathLike, text_cols: list[str], label_cols: list[
     if spec in EMBEDDED:
         path = Path(__file__).resolve().parent.parent / "data" / f"{spec}.csv"
         return spec, split_column(read_table(path, text_cols, label_cols, multi_label=multi_label))
-    if spec == "imdb":
-        return spec, read_imdb_archive(download_imdb(quiet=quiet), quiet=quiet)
-
     path = Path(spec)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError) as e:  # a name too long for the file system, or one with a NUL in it
         raise UserError(f"--data {spec[:80]!r} cannot be a path ({e}).") from None
-    if is_folder:
-        for folder in (path, path / "aclImdb"):
-            if (folder / "train" / "pos").is_dir():
-                return "imdb", read_imdb_folder(folder, quiet=quiet)
-        return path.resolve().name, read_folder(path, text_cols, label_cols, multi_label=multi_label)
+
+    if spec == "imdb":
+        path = imdb.download(cache_folder(), quiet=quiet)
+        return "imdb", _imdb_tables(path, imdb.read_archive(path, quiet), text_cols, label_cols)
     if is_file and path.name.lower().endswith((".tar.gz", ".tgz")):
-        return "imdb", read_imdb_archive(path, quiet=quiet)
+        return "imdb", _imdb_tables(path, imdb.read_archive(path, quiet), text_cols, label_cols)
+    for folder in (path, path / "aclImdb"):
+        if is_folder and (folder / "train" / "pos").is_dir():
+            return "imdb", _imdb_tables(folder, imdb.read_folder(folder, quiet), text_cols, label_cols)
+    if is_folder:
+        return path.resolve().name, read_folder(path, text_cols, label_cols, multi_label=multi_label)
     if is_file and path.suffix.lower() in SUFFIXES:
         return path.stem, split_column(read_table(path, text_cols, label_cols, multi_label=multi_label))
-    if is_file or path.exists():
+    if path.exists():
         raise UserError(f"{path} is not a kind of data file this program reads: use .csv, .tsv, .jsonl, a folder "
                         f"with train.*, or an aclImdb .tar.gz.")
     raise UserError(f"--data {spec!r} is neither a known name ({', '.join(NAMES)}) nor an existing file or folder"
                     f"{cli.nearest(spec, NAMES)}.")
 
 
+def _imdb_tables(where: Path, splits: dict[str, imdb.Columns], text_cols: list[str], label_cols: list[str]
+                 ) -> dict[str, Table]:
+    if (text_cols, label_cols) != (["text"], ["label"]):
+        raise UserError("IMDB is not a table: leave --text-col and --label-col out.")
+    return {split: Table(str(where), columns, list(range(1, len(columns["text"]) + 1))) for split, columns in splits.items()}
+
+
 def read_folder(folder: Path, text_cols: list[str], label_cols: list[str], *, multi_label: bool) -> dict[str, Table]:
     """A folder with `train.*` and optionally `val.*` and `test.*` (csv, tsv or jsonl)."""
+    try:
+        names = sorted(p.name for p in folder.iterdir())
+    except OSError as e:
+        raise UserError(f"{folder} cannot be read: {e.strerror}.") from None
     tables = {}
     for split in ("train", "val", "test"):
-        found = [folder / (split + suffix) for suffix in SUFFIXES if (folder / (split + suffix)).is_file()]
+        found = [name for name in names if name in [split + suffix for suffix in SUFFIXES]]
         if len(found) > 1:
-            raise UserError(f"{folder} holds both {found[0].name} and {found[1].name}; keep one {split} file.")
+            raise UserError(f"{folder} holds both {found[0]} and {found[1]}; keep one {split} file.")
         if found:
-            tables[split] = read_table(found[0], text_cols, label_cols, multi_label=multi_label)
+            tables[split] = read_table(folder / found[0], text_cols, label_cols, multi_label=multi_label)
     if "train" not in tables:
         raise UserError(f"{folder} holds no train.csv, train.tsv or train.jsonl, and no train/pos of an aclImdb folder; "
                         f"put one there or name the file itself.")
-    others = sorted(p.name for p in folder.iterdir()
-                    if p.suffix.lower() in SUFFIXES and p.stem.lower() in ("dev", "valid", "validation", "eval"))
-    if others and "val" not in tables:
-        tables["train"].notes.append(f"{others[0]} is not read: a validation file is called val.*")
+    other = next((n for n in names if n.lower().startswith(("dev.", "valid.", "validation.", "eval."))
+                  and n.lower().endswith(SUFFIXES)), None)
+    if other and "val" not in tables:
+        tables["train"].notes.append(f"{other} is not read: a validation file is called val.*")
     return tables
 
 
@@ -121,7 +115,7 @@ def split_column(table: Table) -> dict[str, Table]:
         return {"all": table}
     values = {v.strip() for v in column}
     if not values <= {"train", "val", "test"} or "train" not in values:
-        table.notes.append(f"the column 'split' is not used: it holds {_some(sorted(values))}, not only train, val, test")
+        table.notes.append(f"the column 'split' is not used: it holds {some(sorted(values))}, not only train, val, test")
         return {"all": table}
     table.notes.append("the column 'split' says which rows are train, val and test")
     parts: dict[str, Table] = {}
@@ -295,7 +289,7 @@ def _name_columns(path: Path, header: list[str], need: list[str], notes: list[st
         at = _find(name, header)
         if at is None:
             raise UserError(f"{path} has no column {name!r}{cli.nearest(name, header)}: its first line names "
-                            f"{_some(header)}; choose with --text-col and --label-col, and check that the first line "
+                            f"{some(header)}; choose with --text-col and --label-col, and check that the first line "
                             f"is a header.")
         if header[at] != name:
             notes.append(f"the column {header[at]!r} is read as {name!r}")
@@ -330,7 +324,7 @@ def _open_jsonl(path: Path, encoding: str, text_cols: list[str], label_cols: lis
         for name in columns:
             if source[name] not in record and name in text_cols + label_cols:
                 raise UserError(f"{path}, line {line}: the key {source[name]!r} is missing; the line has "
-                                f"{_some(list(record))}.")
+                                f"{some(list(record))}.")
             value = record.get(source[name], "")
             where = f"{path}, line {line}: {name!r}"
             row.append(_json_text(value, where) if name in text_cols else
@@ -398,190 +392,7 @@ def _whole(text: str, where: str) -> str:
     return text
 
 
-def _some(names: list[str], most: int = 12) -> str:
+def some(names: list[str], most: int = 12) -> str:
+    """The first few names, quoted, and how many more there are."""
     shown = ", ".join(repr(n[:60]) for n in names[:most])
     return (shown or "nothing") + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-# ---------------------------------------------------------------------------------------------- IMDB
-
-def read_imdb_archive(path: str | os.PathLike, quiet: bool = False) -> dict[str, Table]:
-    """aclImdb_v1.tar.gz (or its labelled part) in one streaming pass, nothing written to disk; `unsup` is ignored.
-
-    A member with an absolute or climbing path, a link, a device, a size beyond reason or a damaged stream: UserError.
-    """
-    path = Path(path)
-    found: dict[tuple[str, str, str], bytes] = {}
-    try:
-        with open(path, "rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
-            stream = _Bounded(unzipped, path)
-            bar = cli.progress(desc=f"reading {path.name}", total=os.path.getsize(path), unit="B", unit_scale=True,
-                               quiet=quiet)
-            with bar, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
-                for member in archive:
-                    bar.update(raw.tell() - bar.n)
-                    key = _imdb_member(member, path)
-                    if key is None:
-                        continue
-                    if key in found:
-                        raise UserError(f"{path} holds {member.name} twice; it is not the published archive.")
-                    found[key] = archive.extractfile(member).read()
-            while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
-                pass
-    # tarfile and gzip meet hostile headers with any of these; all say one thing: this file is no archive we can read
-    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError, IndexError) as e:
-        if isinstance(e, UserError):
-            raise
-        raise UserError(f"{path} is not a whole .tar.gz archive ({e}); it is truncated or damaged: fetch it again.") from None
-    return _imdb_tables(str(path), found)
-
-
-class _Bounded(io.RawIOBase):
-    """The unpacked stream, with an end: a small archive can unpack to petabytes."""
-
-    def __init__(self, stream: BinaryIO, path: Path):
-        self.stream, self.path, self.count = stream, path, 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size)
-        self.count += len(data)
-        if self.count > MAX_UNPACKED:
-            raise UserError(f"{self.path} unpacks to more than {MAX_UNPACKED >> 30} GB; it is not the IMDB archive.")
-        return data
-
-
-class _Header(tarfile.TarInfo):
-    """A tar header whose size is checked before tarfile acts on it: it reads name records into memory whole."""
-
-    @classmethod
-    def frombuf(cls, buf, encoding, errors):
-        info = super().frombuf(buf, encoding, errors)
-        names = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
-                 tarfile.GNUTYPE_LONGLINK)
-        if info.size < 0 or (info.type in names and info.size > MAX_TAR_HEADER) or info.size > MAX_UNPACKED:
-            raise UserError(f"the archive has a member of {info.size:,} bytes ({info.name[:60]!r}); it is not the IMDB archive.")
-        return info
-
-
-def _imdb_member(member: tarfile.TarInfo, path: Path) -> tuple[str, str, str] | None:
-    """(split, label, file name) of a labelled review, None for what is not one; raises UserError for what is hostile."""
-    name = member.name.removeprefix("./")
-    if name.startswith("/") or ".." in name.split("/") or "\\" in name:
-        raise UserError(f"{path} holds a member whose path leaves the archive ({member.name[:80]!r}); do not trust this file.")
-    if not (member.isfile() or member.isdir()) or member.issparse():
-        raise UserError(f"{path} holds a link or a device ({member.name[:80]!r}); the IMDB archive holds only files and folders.")
-    match = IMDB_LAYOUT.fullmatch(name)
-    if match is None or not member.isfile():
-        return None
-    if member.size > MAX_CELL:
-        raise UserError(f"{path}: {name} has {member.size:,} bytes; a review has at most {MAX_CELL:,}.")
-    return match.groups()
-
-
-def read_imdb_folder(folder: Path, quiet: bool = False) -> dict[str, Table]:
-    """An extracted aclImdb folder: {train,test}/{pos,neg}/*.txt."""
-    found: dict[tuple[str, str, str], bytes] = {}
-    for split in ("train", "test"):
-        for label in ("neg", "pos"):
-            inside = folder / split / label
-            names = sorted(inside.glob("*.txt")) if inside.is_dir() else []
-            for file in cli.progress(names, desc=f"reading {split}/{label}", quiet=quiet):
-                try:
-                    with open(file, "rb") as f:
-                        data = f.read(MAX_CELL + 1)
-                except OSError as e:
-                    raise UserError(f"{file} cannot be read: {e.strerror}.") from None
-                if len(data) > MAX_CELL:
-                    raise UserError(f"{file} has more than {MAX_CELL:,} bytes; is it a review?")
-                found[split, label, file.name] = data
-    return _imdb_tables(str(folder), found)
-
-
-def _imdb_tables(where: str, found: dict[tuple[str, str, str], bytes]) -> dict[str, Table]:
-    """Sorted by split, label and file name, so that archive and folder, on any machine, give the same rows."""
-    tables = {split: Table(where, {"text": [], "label": [], "file": []}, []) for split in ("train", "test")}
-    for split, label, name in sorted(found):
-        table, file = tables[split], f"{split}/{label}/{name}"
-        try:
-            text = found[split, label, name].decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise UserError(f"{where}: {file} is not UTF-8 at byte {e.start}; fetch the archive again.") from None
-        table.columns["text"].append(text)
-        table.columns["label"].append(label)
-        table.columns["file"].append(file)
-        table.lines.append(len(table) + 1)
-    for split, table in tables.items():
-        missing = {"neg", "pos"} - set(table.columns["label"])
-        if missing:
-            raise UserError(f"{where} holds no {split}/{min(missing)}/*.txt: it is not the aclImdb layout "
-                            f"(train and test, each with neg and pos), or not all of it.")
-    return tables
-
-
-def download_imdb(*, md5: str = IMDB_MD5, quiet: bool = False) -> Path:
-    """The published archive in the cache, downloaded once, resumed where it stopped, checked against its MD5.
-
-    `$MINIBERT_IMDB_URL` names a mirror. Raises UserError without a network, on a damaged download, on a full disk.
-    """
-    url = os.environ.get("MINIBERT_IMDB_URL") or IMDB_URL
-    if not url.startswith(("http://", "https://")):
-        raise UserError(f"MINIBERT_IMDB_URL is {url!r}; it must start with http:// or https://.")
-    target = cache_folder() / "aclImdb_v1.tar.gz"
-    if target.is_file():
-        return target
-    with _one_at_a_time(target.parent):
-        if not target.is_file():  # another process may have fetched it while this one waited
-            part = target.with_suffix(".part")
-            _fetch(url, part, quiet)
-            _check_md5(part, md5, url)
-            with files.storage_faults(f"write {target}"):
-                os.replace(part, target)
-    return target
-
-
-@contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Processes that want the same download wait for the first; the kernel frees the lock of one that dies."""
-    with files.storage_faults(f"write to {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = open(folder / ".download.lock", "a")
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def _fetch(url: str, part: Path, quiet: bool) -> None:
-    """Download to `part`, going on from the bytes it already has (HTTP Range) where the server can."""
-    have = part.stat().st_size if part.exists() else 0
-    again = f"run the command again to go on, or fetch {url} by other means and pass its path to --data"
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            if answer.status != 206:  # the server sends the whole file whatever was asked
-                have = 0
-            length = answer.headers.get("Content-Length", "")
-            total = have + int(length) if length.isdecimal() else None
-            bar = cli.progress(desc="downloading IMDB", total=total, unit="B", unit_scale=True, initial=have, quiet=quiet)
-            with files.storage_faults(f"write {part}"), open(part, "ab" if have else "wb") as out, bar:
-                while block := answer.read(1 << 18):
-                    have += len(block)
-                    if have > MAX_DOWNLOAD:
-                        raise UserError(f"{url} sends more than {MAX_DOWNLOAD >> 30} GB; it is not the IMDB archive.")
-                    out.write(block)
-                    bar.update(len(block))
-    except urllib.error.HTTPError as e:
-        if e.code == 416 and have:  # the part is already complete, or not a part of this file: its MD5 will tell
-            return
-        raise UserError(f"{url} answered {e.code} {e.reason}; {again}.") from None
-    except (OSError, http.client.HTTPException) as e:
-        raise UserError(f"the download of {url} broke off after {have:,} bytes ({getattr(e, 'reason', None) or e}); {again}.") from None
-    if total is not None and have < total:
-        raise UserError(f"the download of {url} broke off after {have:,} of {total:,} bytes; {again}.")
-
-
-def _check_md5(part: Path, md5: str, url: str) -> None:
-    with open(part, "rb") as f:
-        got = hashlib.file_digest(f, "md5").hexdigest()
-    if got != md5:
-        part.unlink()
-        raise UserError(f"the download of {url} is damaged (MD5 {got}, published {md5}); it was deleted: run the command again.")
