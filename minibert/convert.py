@@ -334,7 +334,7 @@ def _saved_head(name: str, d: dict, where: str, model_type: str, tensors: dict[s
                 head: str | None) -> tuple[list[str], str, str]:
     """Label names, head type and problem type of the classifier a checkpoint holds."""
     state = {canonical(key, model_type): tensor for key, tensor in tensors.items()}
-    way_out = "give num_labels (and head) to put a new head on its encoder"
+    way_out = f"train one on its encoder first (python train.py --model {name}), or from Python give num_labels for a new head"
     kinds = {"linear": LINEAR_HEAD_KEYS, "native": NATIVE_HEAD_KEYS[model_type]}
     found = [kind for kind, keys in kinds.items() if all(f"{theirs}.weight" in state for theirs in keys.values())]
     classes = [str(c) for c in d.get("architectures") or []]

@@ -24,7 +24,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Text
 import numpy as np
 import torch
 
-from . import checkpoint, cli, convert, devices, pretrained, tokenization
+from . import checkpoint, cli, convert, devices, tokenization
 from .cli import UserError
 from .distributed import Processes, processes
 from .files import read_json
@@ -61,8 +61,6 @@ class Predictor:
     def __init__(self, run_or_model: str | os.PathLike, device: str | torch.device = "auto", precision: str = "fp32",
                  batch_tokens: int = 8192, threads: int | None = None, say: Callable[[str], Any] = say_on_stderr):
         source, info = find_run(str(run_or_model), say)
-        if not info:
-            refuse_without_head(source)
         self._set_up(convert.load_classifier(source, say=say), tokenization.load_tokenizer(source), info, name=source,
                      device=device, precision=precision, batch_tokens=batch_tokens, threads=threads, say=say)
 
@@ -300,7 +298,7 @@ def find_run(source: str, say: Callable[[str], Any]) -> tuple[str, dict]:
 
     Raises UserError for a run that is damaged or has not ended.
     """
-    folder = Path(source)
+    folder = Path(source).expanduser()
     if not folder.is_dir():
         return source, {}
     if not checkpoint.finished(folder) and checkpoint.seed_folders(folder):
@@ -329,15 +327,6 @@ def best_seed(folder: Path, say: Callable[[str], Any]) -> Path:
     best = max(scores, key=scores.__getitem__)
     say(f"{folder} holds {len(seeds)} seeds: taking {best.name}, the best on validation (macro-F1 {scores[best]:.4f}).")
     return best
-
-
-def refuse_without_head(source: str) -> None:
-    """Raises UserError for an encoder that was never trained to classify: its predictions would be random."""
-    files = pretrained.resolve(source, quiet=True)
-    architectures = files.config.get("architectures") or []
-    if not any(str(a).endswith("ForSequenceClassification") for a in architectures):
-        raise UserError(f"{source} is an encoder without a classification head, so it has nothing to predict yet; "
-                        f"train one first: python train.py --model {source} --data FILE.csv")
 
 
 # ---- scoring a file ------------------------------------------------------------------------------------------
