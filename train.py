@@ -198,7 +198,8 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
         say(data.apply_corrections(dataset, flags.corrections))
     train, val = dataset.train, dataset.val
     if flags.overfit:
-        train = val = data.wiring_rows(train, flags.overfit)
+        train = train.take(np.flatnonzero(~train.conflicting()))  # a text under two labels cannot be memorised
+        train = val = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.overfit])
     elif flags.limit:
         train = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.limit])
         if not flags.multi_label and len(np.unique(train.labels)) < 2:
@@ -222,7 +223,7 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     if unknown > 0.05:
         say(f"WARNING     {unknown:.1%} of the training tokens are unknown to this vocabulary; is it the right model?")
     say("examples    twenty training texts; read them, then record it with --looked-at-by NAME")
-    for line in data.sample_rows(train, dataset.labels, 20, flags.split_seed):
+    for line in data.sample_rows(train, 20, flags.split_seed):
         say(line)
 
     if procs.first and not flags.overfit:
@@ -567,7 +568,7 @@ def on_first(procs: Processes, do: Callable[[], Any]) -> Any:
 def versions() -> dict[str, str]:
     import sklearn
     import tokenizers
-    return {"minibert": minibert.__version__, "python": platform.python_version(), "torch": torch.__version__,
+    return {"minibert": minibert.__version__, "python": platform.python_version(), "torch": str(torch.__version__),
             "numpy": np.__version__, "scikit-learn": sklearn.__version__, "tokenizers": tokenizers.__version__}
 
 

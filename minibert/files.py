@@ -60,6 +60,7 @@ def write_atomic(path: str | os.PathLike, write: bytes | str | Callable[[str], A
                     f.write(write.encode("utf-8") if isinstance(write, str) else write)
                     f.flush()
                     os.fsync(f.fileno())
+            os.chmod(temp, 0o666 & ~_umask())  # some writers make private files
             os.replace(temp, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -70,6 +71,12 @@ def write_atomic(path: str | os.PathLike, write: bytes | str | Callable[[str], A
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
