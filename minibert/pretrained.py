@@ -243,6 +243,11 @@ class _Repo:
                 f"and {self.offline}{_did_you_mean(self.name)}: run once with network access, or give a local folder.")
 
 
+def _no_such_model(name: str) -> str:
+    return (f"'{name}' is neither a folder here nor a public model on the hub{_did_you_mean(name)}; if it is private, log "
+            "in with `hf auth login` or set HF_TOKEN.")
+
+
 def _did_you_mean(name: str) -> str:
     return "" if name in KNOWN else nearest(name, KNOWN)
 
@@ -251,7 +256,7 @@ def _did_you_mean(name: str) -> str:
 def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
     """Whatever huggingface_hub raises, as one sentence."""
     import httpx2
-    from huggingface_hub import errors
+    from huggingface_hub import errors, get_token
     try:
         with storage_faults("store the model in the cache of huggingface_hub ($HF_HOME)"):
             yield
@@ -261,8 +266,7 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         raise UserError(f"'{name}' is gated: accept its terms on its page on the hub, then log in with `hf auth login` or "
                         "set HF_TOKEN.") from None
     except errors.RepositoryNotFoundError:
-        raise UserError(f"'{name}' is neither a folder here nor a public model on the hub{_did_you_mean(name)}; if it is "
-                        "private, log in with `hf auth login` or set HF_TOKEN.") from None
+        raise UserError(_no_such_model(name)) from None
     except errors.RevisionNotFoundError:
         raise UserError(f"'{name}' has no revision '{revision}' on the hub; leave --revision out, or give one of its "
                         "branches, tags or commits.") from None
@@ -272,6 +276,8 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         raise UserError(f"'{name}' on the hub has no config.json, so it is not a checkpoint that can be loaded.") from None
     except errors.HfHubHTTPError as e:
         status = e.response.status_code if e.response is not None else "unknown"
+        if status == 401 and not get_token():  # what the hub answers a stranger, whether the name exists or not
+            raise UserError(_no_such_model(name)) from None
         advice = {401: "your token is not valid: log in again with `hf auth login` or correct HF_TOKEN",
                   403: "your token may not read it: ask its owner for access",
                   429: "too many requests: wait a few minutes"}.get(status, "try again later")
