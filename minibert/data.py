@@ -127,7 +127,7 @@ def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label"
     name, tables = sources.read_source(spec, text_cols, label_cols, multi_label=multi_label, quiet=quiet)
     report = DataReport(name, next(iter(tables.values())).where)
     raw = {key: _rows_with_text(key, table, text_cols, label_cols, multi_label, report) for key, table in tables.items()}
-    report.notes += [note for table in tables.values() for note in table.notes]
+    report.notes += dict.fromkeys(note for table in tables.values() for note in table.notes)
 
     known = _label_names(raw, names, multi_label, report)
     splits = {key: _encode(part, known, multi_label) for key, part in raw.items()}
@@ -377,16 +377,16 @@ class DataReport:
         if missing:
             shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             self.warnings.append(f"{key} has no row of {len(missing)} of {len(split.names)} "
-                                 f"{'labels' if multi_label else 'classes'} ({shown}): they count as 0 in its macro-F1")
+                                 f"{'labels' if multi_label else 'classes'} ({shown}): nothing is measured for them there")
 
     def lines(self) -> list[str]:
         """The report, one printable line each."""
-        say = lambda head, text: out.append(f"{head:<11} {text}")
+        say = lambda head, text: out.append(f"{head:<11} {_one_line(text, 1000)}")
         out: list[str] = []
         lost = sum(map(len, self.dropped.values()))
         say("data", f"{self.name} ({self.where})")
         say("rows", f"{sum(self.read.values()):,} read, {lost:,} dropped"
-            + "".join(f"; empty text in {file}: {_lines(lines)}" for (file, _), lines in self.dropped.items()))
+            + "".join(f"; empty text in {file}: {label_names.line_numbers(lines)}" for (file, _), lines in self.dropped.items()))
         say("splits", ", ".join(f"{key} {n:,}" for key, n in self.sizes.items() if n)
             + ("" if self.sizes.get("test") else ", no test rows"))
         for key, counts in self.counts.items():

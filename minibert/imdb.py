@@ -25,10 +25,11 @@ from .cli import UserError
 
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
-LAYOUT = re.compile(r"(?:[^/]+/)?(train|test)/(pos|neg)/([^/.][^/]*\.txt)")
+LAYOUT = re.compile(r"(?:[^/]+/)?(train|test)/(pos|neg)/(\w[\w.-]*\.txt)", re.ASCII)
 MAX_REVIEW = 10_000_000  # bytes; the longest has 13,708 characters
 MAX_DOWNLOAD = 1 << 30   # bytes; the archive has 84,125,825
-MAX_UNPACKED = 2 << 30   # bytes; it unpacks to about 0.3 GB
+MAX_UNPACKED = 1 << 30   # bytes; it unpacks to about 0.4 GB
+MAX_MEMBERS = 300_000    # it has about 100,000
 MAX_HEADER = 1 << 16     # bytes of one long-name or pax record, which tarfile reads into memory whole
 
 Columns = dict[str, list[str]]  # "text", "label" (neg or pos), "file"
@@ -47,7 +48,9 @@ def read_archive(path: str | os.PathLike, quiet: bool = False) -> dict[str, Colu
             bar = cli.progress(desc=f"reading {path.name}", total=os.path.getsize(path), unit="B", unit_scale=True,
                                quiet=quiet)
             with bar, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
-                for member in archive:
+                for count, member in enumerate(archive):
+                    if count == MAX_MEMBERS:
+                        raise UserError(f"{path} has more than {MAX_MEMBERS:,} members; it is not the IMDB archive.")
                     bar.update(raw.tell() - bar.n)
                     key = _member(member, path)
                     if key is None:
@@ -113,7 +116,10 @@ def read_folder(folder: Path, quiet: bool = False) -> dict[str, Columns]:
     for split in ("train", "test"):
         for label in ("neg", "pos"):
             inside = folder / split / label
-            names = sorted(inside.glob("[!.]*.txt")) if inside.is_dir() else []
+            try:
+                names = sorted(f for f in inside.iterdir() if LAYOUT.fullmatch(f"{split}/{label}/{f.name}"))
+            except OSError:
+                continue  # _columns says what is missing
             for file in cli.progress(names, desc=f"reading {split}/{label}", quiet=quiet):
                 try:
                     with open(file, "rb") as f:
@@ -200,7 +206,9 @@ def _fetch(url: str, part: Path, quiet: bool) -> None:
         if e.code == 416 and have:  # the part is already complete, or not a part of this file: its MD5 will tell
             return
         raise UserError(f"{url} answered {e.code} {e.reason}; {again}.") from None
-    except (OSError, http.client.HTTPException) as e:
+    except UserError:
+        raise
+    except (OSError, ValueError, http.client.HTTPException) as e:  # ValueError: what is no URL
         raise UserError(f"the download of {url} broke off after {have:,} bytes ({getattr(e, 'reason', None) or e}); {again}.") from None
     if total is not None and have < total:
         raise UserError(f"the download of {url} broke off after {have:,} of {total:,} bytes; {again}.")

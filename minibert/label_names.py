@@ -15,6 +15,9 @@ from .sources import Table
 
 Label = Any  # a string, or with several labels at once a frozenset of strings
 
+MAX_MATRIX = 1 << 30  # cells of the (rows, labels) table: 4 GB
+MAX_LABEL = 200  # characters; a longer one is a text in the wrong column
+
 _ON, _OFF = {"1", "1.0", "true"}, {"0", "0.0", "false"}
 
 
@@ -22,7 +25,13 @@ def parse(table: Table, columns: Sequence[str], multi_label: bool, warnings: lis
     """The labels of each row as words. Raises UserError with the line of an empty or malformed cell."""
     if len(columns) > 1:
         return _from_columns(table, columns)
-    return _sets(table, columns[0]) if multi_label else _singles(table, columns[0], warnings)
+    labels = _sets(table, columns[0]) if multi_label else _singles(table, columns[0], warnings)
+    for line, label in zip(table.lines, labels):
+        longest = max(label, key=len, default="") if multi_label else label
+        if len(longest) > MAX_LABEL:
+            raise UserError(f"{table.where}, line {line}: a label has {len(longest):,} characters ({longest[:40]!r}…); is "
+                            f"--label-col {columns[0]} the right column?")
+    return labels
 
 
 def _singles(table: Table, column: str, warnings: list[str]) -> list[str]:
@@ -80,7 +89,7 @@ def check_spellings(found: dict[str, set[str]], warnings: list[str]) -> None:
     """
     by_number: dict[str, set[str]] = {}
     by_look: dict[str, set[str]] = {}
-    every = set().union(*found.values())
+    every = sorted(set().union(*found.values()))  # sorted: the same message every time
     for name in every:
         if re.fullmatch(r"-?[0-9]+(\.0*)?", name):
             by_number.setdefault(name.split(".")[0], set()).add(name)
@@ -96,7 +105,7 @@ def check_spellings(found: dict[str, set[str]], warnings: list[str]) -> None:
         if len(same) > 1:
             warnings.append(f"the labels {', '.join(map(repr, sorted(same)))} differ only in spelling and are kept as "
                             f"different classes")
-    for name in sorted(every):
+    for name in every:
         if name.casefold() in ("nan", "null", "none", "n/a", "na"):
             warnings.append(f"the label {name!r} is taken as the name of a class; does it stand for a missing value?")
 
@@ -106,6 +115,9 @@ def encode(labels: Sequence[Label], names: Sequence[str], multi_label: bool) -> 
     index = {name: i for i, name in enumerate(names)}
     if not multi_label:
         return np.array([index[name] for name in labels], dtype=np.int64)
+    if len(labels) * len(names) > MAX_MATRIX:
+        raise UserError(f"{len(labels):,} rows with {len(names):,} different labels need a table of "
+                        f"{len(labels) * len(names) * 4 >> 30} GB; is --label-col the right column?")
     matrix = np.zeros((len(labels), len(names)), dtype=np.float32)
     for i, present in enumerate(labels):
         matrix[i, [index[name] for name in present]] = 1.0

@@ -53,20 +53,17 @@ def read_source(spec: str | os.PathLike, text_cols: list[str], label_cols: list[
     if spec in EMBEDDED:
         path = Path(__file__).resolve().parent.parent / "data" / f"{spec}.csv"
         return spec, split_column(read_table(path, text_cols, label_cols, multi_label=multi_label))
-    path = Path(spec)
+    path = imdb.download(cache_folder(), quiet=quiet) if spec == "imdb" else Path(spec)
     try:
-        is_folder, is_file = path.is_dir(), path.is_file()
-    except (OSError, ValueError) as e:  # a name too long for the file system, or one with a NUL in it
-        raise UserError(f"--data {spec[:80]!r} cannot be a path ({e}).") from None
+        is_file, is_folder = path.is_file(), path.is_dir()
+        extracted = next((f for f in (path, path / "aclImdb") if (f / "train" / "pos").is_dir()), None)
+    except (OSError, ValueError) as e:  # a name too long for the file system, one with a NUL in it, a closed folder
+        raise UserError(f"--data {spec[:80]!r} cannot be opened ({getattr(e, 'strerror', e)}).") from None
 
-    if spec == "imdb":
-        path = imdb.download(cache_folder(), quiet=quiet)
-        return "imdb", _imdb_tables(path, imdb.read_archive(path, quiet), text_cols, label_cols)
     if is_file and path.name.lower().endswith((".tar.gz", ".tgz")):
         return "imdb", _imdb_tables(path, imdb.read_archive(path, quiet), text_cols, label_cols)
-    for folder in (path, path / "aclImdb"):
-        if is_folder and (folder / "train" / "pos").is_dir():
-            return "imdb", _imdb_tables(folder, imdb.read_folder(folder, quiet), text_cols, label_cols)
+    if extracted:
+        return "imdb", _imdb_tables(extracted, imdb.read_folder(extracted, quiet), text_cols, label_cols)
     if is_folder:
         return path.resolve().name, read_folder(path, text_cols, label_cols, multi_label=multi_label)
     if is_file and path.suffix.lower() in SUFFIXES:
@@ -207,11 +204,18 @@ def _bad_bytes(path: Path, encoding: str) -> str:
 def _open_csv(path: Path, encoding: str, need: list[str], notes: list[str]):
     tab_file = path.suffix.lower() == ".tsv"
     candidates = ["\t", ",", ";"] if tab_file else [",", ";", "\t"]
-    headers = {d: _csv_header(path, encoding, d, tab_file) for d in candidates}
+    headers, fault = {}, None
+    for d in candidates:
+        try:
+            headers[d] = _csv_header(path, encoding, d, tab_file)
+        except UserError as e:  # "text";"label" is badly quoted only for who takes the comma for the separator
+            fault = fault or e
+    if not headers:
+        raise fault
     if not any(headers.values()):
         raise UserError(f"{path} is empty: it needs a header line with the columns {', '.join(need)}.")
-    fits = [d for d in candidates if all(_find(n, headers[d]) is not None for n in need)]
-    delimiter = fits[0] if fits else max(candidates, key=lambda d: len(headers[d]))
+    fits = [d for d in headers if all(_find(n, headers[d]) is not None for n in need)]
+    delimiter = fits[0] if fits else max(headers, key=lambda d: len(headers[d]))
     if delimiter != candidates[0]:
         notes.append(f"columns are separated by {'a tab' if delimiter == chr(9) else repr(delimiter)}")
     columns = _name_columns(path, headers[delimiter], need, notes)
@@ -315,7 +319,7 @@ def _open_jsonl(path: Path, encoding: str, text_cols: list[str], label_cols: lis
     if first is None:
         raise UserError(f"{path} is empty: it needs one JSON object a line with the keys "
                         f"{', '.join(text_cols + label_cols)}.")
-    keys = [k.strip() for k in first[1]]
+    keys = [_whole(k.strip(), f"{path}, line {first[0]}: a key") for k in first[1]]
     columns = _name_columns(path, keys, text_cols + label_cols, notes)
     source = dict(zip(columns, first[1]))  # our name → the key in the file
 
@@ -328,7 +332,7 @@ def _open_jsonl(path: Path, encoding: str, text_cols: list[str], label_cols: lis
             value = record.get(source[name], "")
             where = f"{path}, line {line}: {name!r}"
             row.append(_json_text(value, where) if name in text_cols else
-                       _json_label(value, where, multi_label) if name in label_cols else _json_other(value))
+                       _json_label(value, where, multi_label) if name in label_cols else _json_other(value, where))
         return line, row
 
     def rows() -> Iterator[tuple[int, list[str]]]:
@@ -378,8 +382,8 @@ def _json_label(value: Any, where: str, multi_label: bool) -> str:
                     f"{', or a list of strings' if multi_label else ' (a list of labels needs --multi-label)'}.")
 
 
-def _json_other(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+def _json_other(value: Any, where: str) -> str:
+    return "" if value is None else _whole(value, where) if isinstance(value, str) else json.dumps(value)
 
 
 def _whole(text: str, where: str) -> str:
