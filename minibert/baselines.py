@@ -21,6 +21,12 @@ FLOORS = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression",
           "nb": "naive-Bayes-weighted logistic regression"}
 _WORD = re.compile(r"\w+|[^\w\s]")  # words and single marks: "n't", "!" and "?" are evidence, too
 
+
+def words(text: str) -> list[str]:
+    """The lower-cased words and marks of a text."""
+    return _WORD.findall(text.lower())
+
+
 Probabilities = Callable[[Sequence[str]], np.ndarray]  # texts → (n,k)
 
 
@@ -64,12 +70,12 @@ class Ngrams:
         """Word ids and text numbers of all texts in one flat row each; -1 is a word not seen in training."""
         flat, lengths = [], []
         for text in texts:
-            words = _WORD.findall(text.lower())
-            lengths.append(len(words))
+            found = words(text)
+            lengths.append(len(found))
             if grow:
-                flat.extend(self.words.setdefault(w, len(self.words)) for w in words)
+                flat.extend(self.words.setdefault(w, len(self.words)) for w in found)
             else:
-                flat.extend(self.words.get(w, -1) for w in words)
+                flat.extend(self.words.get(w, -1) for w in found)
         return np.array(flat, dtype=np.int64), np.repeat(np.arange(len(texts)), lengths)
 
     def _fit_orders(self, ids: np.ndarray, doc: np.ndarray, n: int) -> list[sparse.csr_matrix]:

@@ -69,7 +69,7 @@ def confusion_matrix(path: str | os.PathLike, cm: Sequence[Sequence[int]], label
             for t, p in np.ndindex(k, k):
                 axis.text(p, t, f"{cm[t, p]:,}", ha="center", va="center", fontsize=font,
                           color="white" if share[t, p] > 0.55 else "black")
-        figure.colorbar(image, label="share of the row (the diagonal is recall)", shrink=0.8, fraction=0.05)
+        figure.colorbar(image, label="share of the row (the diagonal is recall)", shrink=0.8, aspect=30)
 
 
 def label_matrices(path: str | os.PathLike, matrices: Sequence[Sequence[Sequence[int]]], labels: Sequence[str]) -> None:

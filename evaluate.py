@@ -1,0 +1,564 @@
+"""The test set, once: a run folder → figures with their doubt, floors beside them, and the reasons for the errors.
+
+    python evaluate.py runs/reviews-tiny                       # report.md, metrics.json, errors.csv, pictures
+    python evaluate.py runs/reviews-tiny --split val           # the same on validation, as often as you like
+    python evaluate.py runs/reviews-tiny --inspect "The plot was dull but the acting saved it."
+    python evaluate.py --table runs/a runs/b                   # saved figures side by side, as Markdown
+
+Read it from `main`: which of these is asked for; then `evaluate`: predict, count the look, measure, write.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from minibert import attention, baselines, checkpoint, cli, data, errors, ledger, metrics, plots, report
+from minibert.checkpoint import Run
+from minibert.cli import UserError, flag
+from minibert.data import Dataset, Split
+from minibert.files import read_json, write_atomic, write_csv, write_json
+from minibert.predictor import Predictor
+
+ERROR_COLUMNS = ["row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
+MOST_SLICES = 50
+
+
+@dataclass
+class Flags:
+    """Every flag of evaluate.py."""
+
+    split: str = flag("test", "test (every look is counted) or val", choices=["test", "val"])
+    again: bool = flag(False, "look at a test set that was looked at before; the report says how often")
+    inspect: str = flag(None, "show what [CLS] attended to in this text and what the prediction rested on; no test row is read",
+                        metavar="TEXT")
+    inspect_pair: str = flag(None, "the second text, for a model of pairs", metavar="TEXT")
+    layer: int = flag(None, "the layer that --inspect shows [default: the last]", type=int, metavar="N")
+    data: str = flag(None, "score this labelled .csv, .tsv or .jsonl instead, and measure its drift from the training data",
+                     metavar="FILE")
+    slice_col: str = flag(None, "every figure also by the values of this column of the data", metavar="COL")
+    label_errors: bool = flag(False, "also look for wrong labels among the training rows (refits a quick model)")
+    learning_curve: bool = flag(False, "would more labels help? the floors by number of training rows, on validation")
+    read_by: str = flag(None, "who read the 25 mistakes of the report; signs it without another look", metavar="NAME")
+    table: bool = flag(False, "print the runs' saved figures as a Markdown table; no test row is read")
+    compare: str = flag(None, "another run, predicted on the same rows: is the difference more than chance?", metavar="RUN2")
+    device: str = flag("auto", "auto, cuda, mps or cpu", choices=["auto", "cuda", "mps", "cpu"])
+    quiet: bool = flag(False, "no progress bars")
+
+
+def main(argv: Sequence[str]) -> int:
+    p = cli.parser(Flags, "evaluate.py", __doc__.split("\n")[0])
+    p.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, or one that holds several seeds (one family, one look)")
+    given = cli.parse(p, argv)
+    folders = [Path(r) for r in given.pop("runs")]
+    flags = Flags(**given)
+    families = [Family.load(f) for f in dict.fromkeys(folders)]
+    if flags.table:
+        print(report.comparison_table([(str(f.folder), f.best.info, f.saved("test")) for f in families]))
+    elif flags.inspect is not None:
+        inspect(families, flags)
+    elif flags.learning_curve:
+        learning_curve(families, flags)
+    elif flags.read_by and not flags.again and all(f.saved("test") for f in families):
+        sign(families, flags.read_by)
+    else:
+        evaluate(families, flags)
+    return 0
+
+
+# ── runs and their rows ──────────────────────────────────────────────────────────────────────────────────────────
+
+@dataclass
+class Family:
+    """One RUN of the command line: a single run, or the seeds of one recipe (`best`: the best on validation)."""
+
+    folder: Path
+    runs: list[Run]
+    best: Run
+
+    @classmethod
+    def load(cls, folder: Path) -> Family:
+        """Raises UserError where there is no finished run, or its files are not what training wrote."""
+        seeds = [] if checkpoint.finished(folder) else checkpoint.seed_folders(folder)
+        runs = [checkpoint.load_run(f) for f in seeds or [folder]]
+        score = lambda run: read_json(run.folder / "metrics.json", "figures of the run")["val"]["macro_f1"]
+        return cls(folder, runs, max(runs, key=score) if len(runs) > 1 else runs[0])
+
+    def saved(self, key: str) -> dict[str, Any] | None:
+        """A block of the folder's metrics.json, None where there is none yet."""
+        path = self.folder / "metrics.json"
+        return read_json(path, "figures of the run").get(key) if path.is_file() else None
+
+
+@dataclass
+class Bench:
+    """What several runs of one call share, read or fitted once: data sets and floors."""
+
+    flags: Flags
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    floors: dict[str, tuple] = field(default_factory=dict)
+
+    def dataset(self, run: Run) -> Dataset:
+        """The run's data with the splits it was trained on. Raises UserError if they changed since."""
+        flags = run.info["flags"]
+        keys = ("data", "text_col", "label_col", "multi_label", "split_seed", "corrections", "limit")
+        key = repr([flags[k] for k in keys])
+        if key not in self.datasets:
+            self.datasets[key] = data_of_training(flags, self.flags.quiet)
+        dataset = self.datasets[key]
+        for name in ("train", "val", "test"):
+            split = getattr(dataset, name)
+            now = None if split is None else split.fingerprint()
+            if now != run.info["data"]["fingerprint"][name]:
+                raise UserError(f"the {name} rows of --data {flags['data']} are not the ones {run.folder} was trained with: the "
+                                "data changed since. Put the old file back, or score the new one with --data FILE.")
+        return dataset
+
+    def floors_on(self, train: Split, split: Split, labels: list[str], multi_label: bool) -> tuple[dict, dict]:
+        """(figures, probabilities) of the three floors, refitted on the run's own training rows."""
+        key = train.fingerprint() + split.fingerprint() + repr(labels)
+        if key not in self.floors:
+            self.floors[key] = baselines.floors(data.joined_texts(train), train.labels, data.joined_texts(split), split.labels,
+                                                labels, multi_label, quiet=self.flags.quiet)
+        return self.floors[key]
+
+
+def data_of_training(flags: dict[str, Any], quiet: bool) -> Dataset:
+    """The data set as train.py prepared it from these flags: read, split, corrected, limited."""
+    dataset = data.load_data(flags["data"], flags["text_col"], flags["label_col"], multi_label=flags["multi_label"],
+                             seed=flags["split_seed"], quiet=quiet)
+    if flags["corrections"]:
+        data.apply_corrections(dataset, flags["corrections"])
+    if flags["limit"]:
+        rows = np.random.default_rng(flags["split_seed"]).permutation(len(dataset.train))[:flags["limit"]]
+        dataset = dataclasses.replace(dataset, train=dataset.train.take(rows))
+    return dataset
+
+
+# ── the look ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+def evaluate(families: list[Family], flags: Flags) -> None:
+    """Predict, count the look, measure, write: the whole report of each run."""
+    bench = Bench(flags)
+    jobs = [(family, *rows_to_score(family, bench)) for family in families]
+    fingerprints = {split.fingerprint(): None for _, split, _ in jobs}
+    if flags.split == "test" or flags.data:
+        refuse_second_look(fingerprints, flags.again, [str(f.folder) for f in families])
+    for family in families:
+        if not os.access(family.folder, os.W_OK):  # found out now, not after the test set was looked at
+            raise UserError(f"{family.folder} cannot be written to, so the report would have no place; make it writable.")
+    scored = [(family, split, train, [predict(run, split, flags) for run in family.runs]) for family, split, train in jobs]
+    if flags.split == "test" or flags.data:
+        for fingerprint in fingerprints:
+            fingerprints[fingerprint] = ledger.record(fingerprint, [str(f.folder) for f in families])
+    for family, split, train, predictions in scored:
+        write_report(family, split, train, predictions, fingerprints[split.fingerprint()], bench)
+
+
+def rows_to_score(family: Family, bench: Bench) -> tuple[Split, Dataset | None]:
+    """The rows a run is judged on, and its training data (None for a new file where they are gone)."""
+    info, flags = family.best.info, bench.flags
+    if flags.data:
+        split = data.load_rows(flags.data, info["labels"], ",".join(info["text_col"]), ",".join(info["label_col"]), info["multi_label"])
+        try:
+            return split, bench.dataset(family.best)
+        except UserError as e:  # a new file can be scored where the training data are gone; the report says so
+            print(f"note        no floors: {e}")
+            return split, None
+    dataset = bench.dataset(family.best)
+    split = getattr(dataset, flags.split)
+    if split is None:
+        raise UserError(f"{family.folder}: its data have no test rows; use --split val, or score a labelled file with --data FILE.")
+    return split, dataset
+
+
+def refuse_second_look(fingerprints: dict[str, Any], again: bool, folders: list[str]) -> None:
+    """Raises UserError where one of these test sets was looked at before and --again was not given."""
+    for fingerprint in fingerprints:
+        before = ledger.looks(fingerprint)
+        if before and not again:
+            first = before[0]
+            raise UserError(f"this test set was looked at {len(before)} time{'s' if len(before) > 1 else ''} before, first on "
+                            f"{first['date']} with {', '.join(first['runs']) or 'an unknown run'}; a further look makes its figures "
+                            "optimistic. Add --again to look all the same, or use --split val.")
+
+
+@dataclass
+class Prediction:
+    """One run's answers on a split: logits and probabilities (n,C), `predicted` (n,) indices or (n,C) bool."""
+
+    run: Run
+    predictor: Predictor
+    logits: np.ndarray
+    probs: np.ndarray
+    predicted: np.ndarray
+
+    def right(self, split: Split) -> np.ndarray:
+        """(n,) bool; several labels: the whole set."""
+        return is_right(split.labels, self.predicted)
+
+    def confidence(self) -> np.ndarray:
+        """(n,) probability of what was predicted; several labels: of the least sure decision."""
+        if self.predicted.ndim == 2:
+            return np.where(self.predicted, self.probs, 1 - self.probs).min(1)
+        return self.probs[np.arange(len(self.probs)), self.predicted]
+
+    def summary(self, split: Split, rows: np.ndarray | slice = slice(None)) -> dict[str, Any]:
+        """The block of figures for these rows."""
+        return summary(split.labels[rows], self.probs[rows], self.predicted[rows], self.run.info)
+
+
+def predict(run: Run, split: Split, flags: Flags) -> Prediction:
+    """Run the model over a split."""
+    predictor = Predictor(run.folder, device=flags.device)
+    try:
+        logits = predictor.logits(split.texts, split.pairs, quiet=flags.quiet)
+    except FloatingPointError as e:
+        raise UserError(f"{run.folder}: {e}") from None
+    probs = predictor.to_probabilities(logits)
+    return Prediction(run, predictor, logits, probs, predictor.decide(probs))
+
+
+def is_right(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    return ((truth > 0.5) == predicted).all(1) if truth.ndim == 2 else truth == predicted
+
+
+def summary(truth: np.ndarray, probs: np.ndarray, predicted: np.ndarray, info: dict[str, Any]) -> dict[str, Any]:
+    if info["multi_label"]:
+        return metrics.multilabel_summary(truth, probs, info["labels"], info["thresholds"])
+    return metrics.summary(truth, probs, info["labels"], predicted=predicted)
+
+
+# ── what is measured ─────────────────────────────────────────────────────────────────────────────────────────────
+
+def write_report(family: Family, split: Split, dataset: Dataset | None, predictions: list[Prediction], looks: int | None,
+                 bench: Bench) -> None:
+    """Measure one family on its rows and write everything: metrics.json, report.md, errors.csv, pictures."""
+    flags = bench.flags
+    best = next(p for p in predictions if p.run is family.best)
+    out, source = place(family.folder, flags)
+    figures = measure(best, split, dataset, bench)
+    figures |= {"source": source, "data": flags.data or best.run.info["data"]["name"], "looks": looks, "run_json":
+                str(best.run.folder / "run.json"), "read_by": flags.read_by or (family.saved("test") or {}).get("read_by")}
+    if len(predictions) > 1:
+        figures["seeds"] = over_seeds(predictions, split, best)
+    if flags.compare:
+        figures["compare"] = compare(best, split, flags)
+    if (curve := family.saved("learning_curve")) is not None:
+        figures["learning_curve"] = curve
+    found = errors.analyse(best.predictor, split, best.probs, train=dataset.train if dataset else None,
+                           train_length_info=best.run.info["data"]["lengths"], label_errors=flags.label_errors, quiet=flags.quiet)
+    figures["errors"] = found.figures
+    pictures = draw(out, best, split, figures)
+    text = report.markdown(family.folder, best.run.info, figures, pictures, [found.markdown])
+    write_csv(out / "errors.csv", ERROR_COLUMNS, ([r[c] for c in ERROR_COLUMNS] for r in [*found.rows, *found.train_rows]))
+    write_atomic(out / "report.md", report.keep_attention(out / "report.md", text))
+    save_figures(out, source, figures)
+    for prediction in predictions if len(predictions) > 1 and source == "test" else []:
+        save_figures(prediction.run.folder, source, {**prediction.summary(split), "baselines": figures["baselines"], "looks": looks})
+    for line in [*report.lines(family.folder, figures), *found.lines, f"report      {out / 'report.md'}"]:
+        print(line)
+
+
+def place(folder: Path, flags: Flags) -> tuple[Path, str]:
+    """(where the report goes, what the rows are called): the run folder for the test set, a sub-folder otherwise."""
+    if flags.data:
+        return folder / f"on-{re.sub(r'[^A-Za-z0-9_.-]+', '-', Path(flags.data).stem)}", "file"
+    return (folder, "test") if flags.split == "test" else (folder / "val", "val")
+
+
+def save_figures(folder: Path, key: str, figures: dict[str, Any]) -> None:
+    """Put one block into a folder's metrics.json and leave the others as they are."""
+    path = folder / "metrics.json"
+    before = read_json(path, "figures of the run") if path.is_file() else {}
+    write_json(path, {**before, key: figures})
+
+
+def measure(best: Prediction, split: Split, dataset: Dataset | None, bench: Bench) -> dict[str, Any]:
+    """Every figure of one model on one split, but for those that need another model or the errors' texts."""
+    info, labels = best.run.info, best.run.info["labels"]
+    figures = best.summary(split)
+    right, confidence = best.right(split), best.confidence()
+    figures |= {"baselines": {}, "against": {}, "coverage": metrics.coverage_curve(confidence, right),
+                "calibration": calibration(best, split, figures), **unusual_classes(figures), **stuck(best.run, labels)}
+    figures["batch_difference"], figures["batch_tried"] = alone_against_batch(best.predictor, split)
+    floor_probs: dict[str, np.ndarray] = {}
+    if dataset is None:
+        figures["no_floors"] = "the training data are not where they were, so the floors cannot be refitted"
+    else:
+        figures["baselines"], floor_probs = bench.floors_on(dataset.train, split, labels, info["multi_label"])
+        figures["against"] = {name: difference(split.labels, best.predicted, decide(p, info), len(labels))
+                              for name, p in floor_probs.items()}
+        figures["without_shared"] = without_shared(best, split, dataset, bench.flags.split if not bench.flags.data else "file")
+    if len(labels) == 2 and not info["multi_label"]:
+        figures["decision"] = decision(best, split)
+    if bench.flags.slice_col:
+        figures["slices"] = slices(best, split, floor_probs, bench.flags.slice_col)
+    if bench.flags.data:
+        figures["drift"] = drift(best, split, dataset)
+    return figures
+
+
+def decide(probs: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+    """A floor's answers, at 0.5."""
+    return probs >= 0.5 if info["multi_label"] else probs.argmax(1)
+
+
+def difference(truth: np.ndarray, a: np.ndarray, b: np.ndarray, k: int) -> dict[str, Any]:
+    """Answers a minus answers b on the same rows: paired bootstrap and McNemar."""
+    paired = metrics.paired_bootstrap_multilabel(truth, a, b) if truth.ndim == 2 else metrics.paired_bootstrap(truth, a, b, k)
+    return {**paired, "mcnemar": metrics.mcnemar(is_right(truth, a), is_right(truth, b))}
+
+
+def unusual_classes(figures: dict[str, Any]) -> dict[str, list[str]]:
+    """Classes that are there and never called, and classes that are not there at all."""
+    cm = np.array(figures["confusion_matrix"])
+    called = cm[:, :, 1].sum(1) if figures.get("multi_label") else cm.sum(0)
+    support = [c["support"] for c in figures["per_class"].values()]
+    return {"never_predicted": [n for n, s, c in zip(figures["labels"], support, called) if s and not c],
+            "absent": [n for n, s in zip(figures["labels"], support) if not s]}
+
+
+def stuck(run: Run, labels: list[str]) -> dict[str, str]:
+    """The sign of a run that learned nothing: a training loss that stayed where guessing has it, near ln k."""
+    loss, chance = history(run)[-1]["train_loss"], np.log(2 if run.info["multi_label"] else len(labels))
+    if loss < 0.95 * chance:
+        return {}
+    return {"stuck": f"the training loss of seed {run.info['seed']} ended at {loss:.3f}, where guessing stands (ln k = {chance:.3f}): "
+                     "this run learned nothing; try a smaller --lr, more epochs, or another seed"}
+
+
+def history(run: Run) -> list[dict[str, float]]:
+    with open(run.folder / "history.csv", newline="", encoding="utf-8") as f:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(f)]
+
+
+def alone_against_batch(predictor: Predictor, split: Split, texts: int = 8) -> tuple[float, int]:
+    """Largest difference between probabilities of texts predicted alone and in one batch, and how many were tried."""
+    some = split.take(np.arange(min(texts, len(split))))
+    together = predictor.probabilities(some.texts, some.pairs)
+    alone = [predictor.probabilities([t], None if some.pairs is None else [some.pairs[i]])[0] for i, t in enumerate(some.texts)]
+    return float(np.abs(together - np.array(alone)).max()), len(some)
+
+
+def calibration(best: Prediction, split: Split, figures: dict[str, Any]) -> dict[str, Any]:
+    """Reliability after temperature, and what the errors would be without it."""
+    truth, out = split.labels, {"temperature": best.predictor.temperature}
+    if truth.ndim == 2:
+        raw = metrics.sigmoid(best.logits)
+        return out | {"ece_raw": metrics.ece_binary(raw, truth), "reliability": metrics.reliability(best.probs.ravel(), truth.ravel())}
+    raw = metrics.softmax(best.logits)
+    log_loss = lambda p: float(-np.log(np.maximum(p[np.arange(len(truth)), truth], 1e-12)).mean())
+    return out | {"ece_raw": metrics.ece(raw, truth), "log_loss": figures["log_loss"], "log_loss_raw": log_loss(raw),
+                  "reliability": metrics.reliability(best.probs.max(1), best.probs.argmax(1) == truth)}
+
+
+def without_shared(best: Prediction, split: Split, dataset: Dataset, name: str) -> dict[str, Any] | None:
+    """The figures without the rows whose text the model may have seen with its label."""
+    others = [dataset.train] if name == "val" else [dataset.train, dataset.val]
+    shared = split.shared_with(*others)
+    if shared.all():
+        return None
+    figures = best.summary(split, ~shared)
+    return {"shared": int(shared.sum()), **{k: figures[k] for k in ("n", "accuracy", "macro_f1", "macro_f1_ci95")}}
+
+
+def decision(best: Prediction, split: Split) -> dict[str, Any]:
+    """Two classes: precision, recall and the cut of the second, at 0.5 and at the run's own threshold."""
+    truth, p = split.labels == 1, best.probs[:, 1]
+    tuned = best.predictor.decision_threshold
+    cuts = {"at 0.5": 0.5} | ({"tuned on validation": tuned[1]} if tuned else {})
+    at = {}
+    for name, cut in cuts.items():
+        cm = metrics.confusion_matrix(truth, p >= cut, 2)
+        of = metrics.per_class(cm, ["no", "yes"])["yes"]
+        at[name] = {"threshold": cut, "precision": of["precision"], "recall": of["recall"], "macro_f1": metrics.macro_f1(cm),
+                    "accuracy": metrics.accuracy(cm)}
+    return {"label": best.run.info["labels"][1], "tuned": tuned is not None, "threshold": tuned[1] if tuned else 0.5,
+            "share": float(truth.mean()), "average_precision": metrics.precision_recall_curve(truth, p)["average_precision"], "at": at}
+
+
+def slices(best: Prediction, split: Split, floor_probs: dict[str, np.ndarray], column: str) -> dict[str, Any]:
+    """Every figure by the values of a column of the data, commonest first."""
+    if column not in split.extra:
+        raise UserError(f"--slice-col {column}: the data have no such column beside text and label{cli.nearest(column, split.extra)}; "
+                        f"there are: {', '.join(split.extra) or 'none'}.")
+    cells = np.array(split.extra[column], dtype=object)
+    values, counts = np.unique(cells.astype(str), return_counts=True)
+    chosen = [str(v) for v in values[np.argsort(-counts, kind="stable")][:MOST_SLICES]]
+    out = {}
+    for value in chosen:
+        rows = cells == value
+        out[value] = best.summary(split, rows) | {"baselines": {
+            name: {k: summary(split.labels[rows], p[rows], decide(p[rows], best.run.info), {**best.run.info, "thresholds": None})[k]
+                   for k in ("accuracy", "macro_f1")} for name, p in floor_probs.items()}}
+    return {"column": column, "values": out, "left_out": len(values) - len(chosen)}
+
+
+def over_seeds(predictions: list[Prediction], split: Split, best: Prediction) -> dict[str, Any]:
+    """Mean, spread (standard deviation) and the worst of several seeds of one recipe."""
+    each = {p.run.folder.name: p.summary(split) for p in predictions}
+    out: dict[str, Any] = {"best": best.run.folder.name,
+                           "runs": {n: {k: f[k] for k in ("accuracy", "macro_f1")} | unusual_classes(f) for n, f in each.items()}}
+    for key in ("accuracy", "macro_f1"):
+        values = {name: f[key] for name, f in each.items()}
+        worst = min(values, key=values.__getitem__)
+        out[key] = {"mean": float(np.mean(list(values.values()))), "spread": float(np.std(list(values.values()), ddof=1)),
+                    "worst": values[worst], "worst_run": worst}
+    return out
+
+
+def compare(best: Prediction, split: Split, flags: Flags) -> dict[str, Any]:
+    """Another run on the same rows."""
+    family = Family.load(Path(flags.compare))
+    other, labels = predict(family.best, split, flags), best.run.info["labels"]
+    theirs = other.run.info["labels"]
+    if sorted(theirs) != sorted(labels) or other.run.info["multi_label"] != best.run.info["multi_label"]:
+        raise UserError(f"--compare {flags.compare}: it answers with {', '.join(theirs[:6])}, this run with {', '.join(labels[:6])}; "
+                        "only runs of the same labels can be compared.")
+    order = [theirs.index(name) for name in labels]  # the same names may stand in another order there
+    predicted = other.predicted[:, order] if split.labels.ndim == 2 else np.argsort(order)[other.predicted]
+    figures = summary(split.labels, other.probs[:, order], predicted, {**other.run.info, "labels": labels})
+    note = ""
+    if other.run.info["data"]["fingerprint"]["test"] != best.run.info["data"]["fingerprint"]["test"]:
+        note = "the other run was trained on other data: make sure that it never saw these rows"
+    return {"with": flags.compare, "note": note, "figures": {k: figures[k] for k in ("accuracy", "macro_f1", "macro_f1_ci95", "ece")},
+            **difference(split.labels, best.predicted, predicted, len(labels))}
+
+
+# ── drift of a new file ──────────────────────────────────────────────────────────────────────────────────────────
+
+def drift(best: Prediction, split: Split, dataset: Dataset | None) -> dict[str, Any]:
+    """A new labelled file beside the training data: lengths, unknown tokens and words, class shares."""
+    info, tokenizer = best.run.info, best.predictor.tokenizer
+    store = data.tokenize_store(tokenizer, data.joined_texts(split), quiet=True)
+    lengths = store.lengths + tokenizer.num_special(split.pairs is not None)
+    was = info["data"]["lengths"]
+    unknown = data.unknown_share(tokenizer, store)
+    rows = [[f"tokens, {name}", f"{was[f'p{q}']:,}", f"{np.percentile(lengths, q):,.0f}"]
+            for name, q in (("median", 50), ("95 %", 95), ("99 %", 99))]
+    rows.append(["tokens unknown to the vocabulary", f"{was['unknown_share']:.3%}", f"{unknown:.3%}"])
+    longer = float((lengths > was["p95"]).mean())
+    findings = [f"{longer:.1%} of the texts are longer than the training texts' 95th percentile of {was['p95']:,} tokens (5 % would be no drift)"]
+    counts, here = info["data"]["label_counts"], split.labels.sum(0) if split.labels.ndim == 2 else np.bincount(
+        split.labels, minlength=len(info["labels"]))
+    before = np.array([counts[name] for name in info["labels"]]) / info["data"]["n"]["train"]
+    now = here / len(split)
+    order = np.argsort(-np.abs(before - now), kind="stable")[:10]
+    rows += [[f"share of {info['labels'][i]}", f"{before[i]:.2%}", f"{now[i]:.2%}"] for i in order]
+    findings.append(f"the class whose share moved most is {info['labels'][order[0]]}: {before[order[0]]:.1%} in training, {now[order[0]]:.1%} here")
+    figures = {"longer_than_p95": longer, "unknown_share": unknown, "largest_share_change": float(np.abs(before - now).max())}
+    if dataset is not None:
+        known = words_of(dataset.train)
+        new, usual = unseen_words(split, known), unseen_words(dataset.val, known)
+        rows.append(["words never seen in training", f"{usual:.2%} (of validation)", f"{new:.2%}"])
+        findings.append(f"{new:.1%} of the words never stand in the training texts; of the validation texts, {usual:.1%}")
+        figures |= {"unseen_words": new, "unseen_words_validation": usual}
+    return {"rows": rows, "findings": findings, **figures}
+
+
+def words_of(split: Split) -> set[str]:
+    return {word for text in data.joined_texts(split) for word in baselines.words(text)}
+
+
+def unseen_words(split: Split, known: set[str]) -> float:
+    """Share of a split's words that are not among the known ones."""
+    words = [word for text in data.joined_texts(split) for word in baselines.words(text)]
+    return sum(word not in known for word in words) / max(1, len(words))
+
+
+# ── pictures ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+def draw(out: Path, best: Prediction, split: Split, figures: dict[str, Any]) -> dict[str, str]:
+    """Draw every picture that these figures have; name → file name."""
+    info, lengths, labels = best.run.info, best.run.info["data"]["lengths"], figures["labels"]
+    right, confidence = best.right(split), best.confidence()
+    jobs: dict[str, Callable[[Path], None]] = {
+        "confusion_matrix": lambda f: (plots.label_matrices if figures.get("multi_label") else plots.confusion_matrix)(
+            f, figures["confusion_matrix"], labels),
+        "learning_curves": lambda f: plots.learning_curves(f, history(best.run), info["best_epoch"]),
+        "reliability": lambda f: plots.reliability(f, figures["calibration"]["reliability"], figures["ece"]),
+        "confidence": lambda f: plots.confidence(f, confidence, right),
+        "coverage": lambda f: plots.coverage(f, figures["coverage"])}
+    if lengths.get("histogram"):
+        jobs["length_histogram"] = lambda f: plots.length_histogram(f, lengths["histogram"], info["max_len"])
+    if figures["errors"]["length_bins"]:
+        jobs["length_errors"] = lambda f: plots.length_errors(f, figures["errors"]["length_bins"])
+    if figures.get("decision") and (split.labels == 1).any():
+        curve = metrics.precision_recall_curve(split.labels == 1, best.probs[:, 1])
+        points = {name: (at["recall"], at["precision"]) for name, at in figures["decision"]["at"].items()}
+        jobs["precision_recall"] = lambda f: plots.precision_recall(f, curve, labels[1], points)
+    for name, draw_it in cli.progress(jobs.items(), desc="pictures", unit="picture", quiet=True):
+        draw_it(out / f"{name}.png")
+    pictures = {name: f"{name}.png" for name in jobs}
+    if "learning_curve" in figures and (out / "learning_by_size.png").is_file():
+        pictures["learning_by_size"] = "learning_by_size.png"
+    return pictures
+
+
+# ── what looks at no test row ────────────────────────────────────────────────────────────────────────────────────
+
+def sign(families: list[Family], name: str) -> None:
+    """Put down who read the mistakes, in metrics.json and in the report's living table."""
+    for family in families:
+        figures = {**family.saved("test"), "read_by": name}
+        path = family.folder / "report.md"
+        if not path.is_file():
+            raise UserError(f"{path} is gone, so there is nothing {name} can have read; evaluate again with --again.")
+        section = report.done_section(family.folder, family.best.info, figures)
+        write_atomic(path, report.replace_done_section(path.read_text(encoding="utf-8"), section))
+        save_figures(family.folder, "test", figures)
+        print(f"read by     {name}: {path}")
+
+
+def inspect(families: list[Family], flags: Flags) -> None:
+    """What [CLS] looked at in one text, what the answer rested on, and which map to believe on a validation sample."""
+    for family in families:
+        predictor = Predictor(family.best.folder, device=flags.device)
+        seen = attention.inspect(predictor, flags.inspect, family.folder, flags.layer, flags.inspect_pair)
+        val = Bench(flags).dataset(family.best).val
+        believed = attention.faithfulness(predictor, val.texts, val.pairs, quiet=flags.quiet)
+        for line in [*seen.lines, "", *believed.lines]:
+            print(line)
+        path = family.folder / "report.md"
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+        write_atomic(path, report.with_attention(before, seen.markdown, believed.markdown))
+        print(f"picture     {seen.png}\nreport      {path}")
+
+
+def learning_curve(families: list[Family], flags: Flags) -> None:
+    """The floors on growing shares of the training rows, scored on validation, beside the runs themselves."""
+    bench = Bench(flags)
+    for family in families:
+        dataset, info = bench.dataset(family.best), family.best.info
+        curves = {name: [] for name in ("tfidf", "nb")}
+        order = np.random.default_rng(0).permutation(len(dataset.train))
+        for size in sorted({max(2, len(order) // share) for share in (16, 8, 4, 2, 1)}):
+            part = dataset.train.take(order[:size])
+            for name, points in curves.items():
+                points.append((size, bench.floors_on(part, dataset.val, info["labels"], info["multi_label"])[0][name]["macro_f1"]))
+        for other in families:
+            if other.best.info["data"]["fingerprint"]["val"] == info["data"]["fingerprint"]["val"]:
+                curves[str(other.folder)] = [(other.best.info["data"]["n"]["train"],
+                                              read_json(other.best.folder / "metrics.json", "figures of the run")["val"]["macro_f1"])]
+        gain = curves["nb"][-1][1] - curves["nb"][-2][1]
+        finding = (f"From half of the training rows to all {len(order):,}, the naive-Bayes floor's macro-F1 on validation moved by "
+                   f"{gain:+.4f}: {'more labels would still help it' if gain > 0.005 else 'its curve is flat, more labels of the same kind would do little for it'}. "
+                   f"That is the floor's curve, not this model's; for this model's own, train with --limit {len(order) // 2} and give both runs here.")
+        plots.learning_by_size(family.folder / "learning_by_size.png", curves)
+        save_figures(family.folder, "learning_curve", {"curves": curves, "finding": finding})
+        for name, points in curves.items():
+            print(f"{name:<11} " + "  ".join(f"{n:,}: {f1:.4f}" for n, f1 in points))
+        print(finding)
+        print(f"picture     {family.folder / 'learning_by_size.png'}")
+
+
+if __name__ == "__main__":
+    cli.run(main)
