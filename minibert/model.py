@@ -70,11 +70,12 @@ class Embeddings(nn.Module):
     def forward(self, input_ids: Tensor | None, attention_mask: Tensor | None, token_type_ids: Tensor | None,
                 inputs_embeds: Tensor | None) -> Tensor:
         words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds  # (B,S) -> (B,S,D)
-        x = words + self.position_embeddings(self.positions(input_ids, attention_mask, words))
+        x = words
         if self.token_type_embeddings is not None:
             # Left out means segment 0, and row 0 is still added: RoBERTa's one row is not zero.
             row = self.token_type_embeddings.weight[0] if token_type_ids is None else self.token_type_embeddings(token_type_ids)
             x = x + row
+        x = x + self.position_embeddings(self.positions(input_ids, attention_mask, words))
         return self.dropout(self.LayerNorm(x))
 
     def positions(self, input_ids: Tensor | None, attention_mask: Tensor | None, words: Tensor) -> Tensor:
