@@ -1,10 +1,10 @@
 """The predictor: order, batches, pooling, thresholds, run folders and published classifiers, scoring files."""
 
 import csv
-import dataclasses
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -365,9 +365,15 @@ def test_the_file_is_read_as_it_is_scored(tmp_path):
         assert next(rows) == ["the plot was dull"]  # the reader stands where the chunk ended
 
 
-def command(*args, **env):
-    return subprocess.run([sys.executable, *args], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+def command(*args):
+    process = subprocess.Popen([sys.executable, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        out, err = process.communicate(timeout=180)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # torchrun's children too
+        raise
+    return subprocess.CompletedProcess(args, process.returncode, out, err)
 
 
 def test_the_command_and_its_exit_status(tmp_path):
@@ -387,7 +393,7 @@ def test_two_processes_write_what_one_writes(tmp_path):
         csv.writer(f).writerows([["id", "text"], *([i, f"{TEXTS[i % 3]} {i}"] for i in range(45))])
     args = [str(run), str(tmp_path / "in.csv"), "--chunk-rows", "10", "--batch-tokens", "64"]
     one = command("-m", "minibert.predictor", *args)
-    two = command("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "-m", "minibert.predictor", *args)
+    two = command("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", "-m", "minibert.predictor", *args)
     assert one.returncode == 0 and two.returncode == 0, two.stderr
     first, second = (list(csv.reader(io.StringIO(done.stdout))) for done in (one, two))
     assert [row[:3] for row in first] == [row[:3] for row in second] and len(first) == 46
