@@ -76,9 +76,8 @@ class Flags:
                 raise UserError(f"--{name.replace('_', '-')} is {value}; it must be above 0.")
         if self.port > 65_535:
             raise UserError(f"--port is {self.port}; ports end at 65535.")
-        if self.explain_tokens < 3 or self.explain_tokens ** 2 > self.queue_tokens:
-            raise UserError(f"--explain-tokens is {self.explain_tokens}; it must be at least 3, and its square, the tokens "
-                            f"that one explanation reads, within --queue-tokens {self.queue_tokens}.")
+        if not 5 <= self.explain_tokens <= self.queue_tokens:
+            raise UserError(f"--explain-tokens is {self.explain_tokens}; it must be from 5 to --queue-tokens {self.queue_tokens}.")
         if self.cors_origin and not re.fullmatch(r"\*|https?://[A-Za-z0-9.\-\[\]:]+", self.cors_origin):
             raise UserError(f"--cors-origin {self.cors_origin!r} is no origin; write it as https://example.org.")
 
@@ -96,7 +95,7 @@ class Service:
                                self.metrics.batch)
         self.connections: Callable[[], int] = lambda: 0
         self.stopping = False
-        # An explanation reads as many tokens as a large batch. One at a time leaves the queue to the others.
+        # An explanation reads the text once for each of its tokens. One at a time leaves the queue to the others.
         self.explaining = threading.Semaphore(1)
         self.page, self.page_policy = load_page()
         self.routes: dict[str, dict[str, Callable[[Request], Response]]] = {
@@ -185,21 +184,25 @@ class Service:
     # -- POST /explain
 
     def explain(self, request: Request) -> Response:
-        text = read_fields(request, ("text",))["text"]
-        if self.predictor.takes_pairs:
-            raise HTTPError(400, "a model of text pairs cannot be explained here.")
-        self._check_text(text, "text")
-        limit = self.flags.explain_tokens
-        tokens = min(limit, len(self.predictor.encode([text])[0][0].input_ids))
+        item = read_fields(request, ("text",))["text"]
+        self._check_text(item, "text")
+        text, pair = item if self.predictor.takes_pairs else (item, None)
         if not self.explaining.acquire(timeout=self.flags.answer_seconds):
             raise HTTPError(503, "others are being explained; try again later.", {"Retry-After": "5"})
         try:
-            explanation = self._in_turn(lambda: self.batcher.call(
-                lambda: attention.explain(self.predictor, text, max_tokens=limit), tokens ** 2, self.flags.answer_seconds,
-                request.gone))
+            explanation = self._in_turn(lambda: attention.explain(
+                self.predictor, text, max_tokens=self.flags.explain_tokens, pair=pair,
+                logits_of=lambda windows: self._by_and_by(windows, request),
+                on_model=lambda work: self.batcher.call(work, self.flags.explain_tokens, self.flags.answer_seconds, request.gone)))
         finally:
             self.explaining.release()
-        return Response(explanation, log={"texts": 1, "tokens": tokens})
+        return Response(explanation, log={"texts": 1, "tokens": len(explanation["tokens"])})
+
+    def _by_and_by(self, windows: Sequence[Window], request: Request) -> np.ndarray:
+        """Logits of many windows, a batch at a time: whoever comes meanwhile waits for one batch, not for all of them."""
+        at_once = max(1, self.flags.batch_tokens // max(len(w.input_ids) for w in windows))
+        return np.concatenate([self.batcher.submit(windows[i:i + at_once], self.flags.answer_seconds, request.gone)
+                               for i in range(0, len(windows), at_once)])
 
     # -- GET
 

@@ -28,6 +28,7 @@ import torch
 from .cli import UserError, progress
 from .files import write_atomic
 from .predictor import Predictor, Window, token_budget_batches
+from .report import escape, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -283,10 +284,10 @@ def faithful(predictor: Predictor, maps: Maps, seed: int = 0, random_orders: int
     rng = np.random.default_rng(seed)
     orders = [content[np.argsort(-m[content], kind="stable")] for m in maps.by_method.values()]
     areas = area(deletion_curves(predictor, maps.reading, orders + [rng.permutation(content) for _ in range(random_orders)]))
-    table = {name: {"deletion_area": float(a), "spearman": spearman(m[content], np.abs(effect[content]) if name in UNSIGNED
+    found = {name: {"deletion_area": float(a), "spearman": spearman(m[content], np.abs(effect[content]) if name in UNSIGNED
                                                                      else effect[content])}
              for (name, m), a in zip(maps.by_method.items(), areas)}
-    return table | {"random": {"deletion_area": float(areas[len(orders):].mean()), "spearman": 0.0}}
+    return found | {"random": {"deletion_area": float(areas[len(orders):].mean()), "spearman": 0.0}}
 
 
 @dataclass
@@ -327,32 +328,33 @@ def _faithfulness_words(rows: list[dict], texts: int, complete: int) -> tuple[li
               f"better than random on {r['better_than_random']}/{texts}" for r in rows if r["method"] != "random"]
     random = next(r for r in rows if r["method"] == "random")
     lines.append(f"  {'random order':<21} area {random['deletion_area']:.3f}")
-    table = ["| map | deletion area | better than random | rank correlation with occlusion |", "|---|---|---|---|"]
-    table += [f"| {r['method']} | {r['deletion_area']:.3f} | {r['better_than_random']}/{texts} | {r['spearman']:+.2f} |"
-              if r["method"] != "random" else f"| *random order* | {r['deletion_area']:.3f} | – | – |" for r in rows]
+    words = table(["map", "deletion area", "better than random", "rank correlation with occlusion"],
+                  [[r["method"], f"{r['deletion_area']:.3f}", f"{r['better_than_random']}/{texts}", f"{r['spearman']:+.2f}"]
+                   if r["method"] != "random" else ["*random order*", f"{r['deletion_area']:.3f}", "–", "–"] for r in rows])
     note = ("Deletion area: tokens are taken out in the map's order, and the probability of the label is averaged on the way "
             "from the whole text to none; lower means that the map names first what the answer rests on. A map that does "
             "not beat the random order shows nothing of that. Attention and rollout have no sign and are correlated with "
             f"the size of the occlusion effect. Integrated gradients were complete within 5 % on {complete} of {texts}.")
-    return lines, "\n".join(table) + "\n\n" + note + "\n"
+    return lines, f"{words}\n\n{note}\n"
 
 
 # ── one text for the server ──────────────────────────────────────────────────────────────────────────────────────
 
 def explain(predictor: Predictor, text: str, max_tokens: int = 128, pair: str | None = None,
-            logits_of: LogitsOf | None = None) -> dict[str, Any]:
+            logits_of: LogitsOf | None = None, on_model: Callable[[Callable], Any] = lambda work: work()) -> dict[str, Any]:
     """Attention and measured effects of one text, as plain Python values.
 
     {"label", "scores", …} as `Predictor.answer` gives them for the (cut) text, and: "tokens" (S strings), "special"
     (S bools), "attention" [layer][head][S] of the [CLS] row, "effect" (S: probability the label loses without the
     token; 0 at special tokens), "effect_log_odds" (S), "cut" (whether text was left out). `logits_of(windows)` may
-    stand in for the predictor's own batched forward: one call for the text, one for all its occlusions.
+    stand in for the predictor's own batched forward: one call for the text, one for all its occlusions;
+    `on_model(work)` runs `work()` where the model may be used, and gives back its result.
     """
     reading = read(predictor, text, pair, max_tokens, logits_of)
     effect, in_probability = occlusion(predictor, reading, logits_of)
     return {"label": predictor.labels[reading.target], **predictor.answer(reading.probabilities),
             "tokens": reading.tokens, "special": reading.special.tolist(),
-            "attention": attentions(predictor, reading)[:, :, 0].astype(float).tolist(),
+            "attention": on_model(lambda: attentions(predictor, reading))[:, :, 0].astype(float).tolist(),
             "effect": in_probability.tolist(), "effect_log_odds": effect.tolist(),
             "cut": bool(len(reading.content) < reading.total)}
 
@@ -380,7 +382,7 @@ def inspect(predictor: Predictor, text: str, folder: str | Path | None = None, l
         raise UserError(f"layer {layer} does not exist: this model has layers 1 to {layers}.")
     shown = layers if layer is None else layer
     maps = all_maps(predictor, reading, shown)
-    table = faithful(predictor, maps, seed) if len(reading.content) > 1 else {}
+    methods = faithful(predictor, maps, seed) if len(reading.content) > 1 else {}
     heads = maps.weights[shown - 1, :, 0]  # (H,S)
     png = None
     if folder is not None:
@@ -392,10 +394,10 @@ def inspect(predictor: Predictor, text: str, folder: str | Path | None = None, l
     figures = {"text": text, "label": predictor.labels[reading.target], "layer": shown, "tokens": reading.tokens,
                "confidence": float(reading.probabilities[reading.target]), "special": reading.special.tolist(),
                "heads": heads.astype(float).tolist(), "maps": {k: v.astype(float).tolist() for k, v in maps.by_method.items()},
-               "faithfulness": table, "integral": {"difference": maps.integral.difference, "gap": maps.integral.gap,
+               "faithfulness": methods, "integral": {"difference": maps.integral.difference, "gap": maps.integral.gap,
                                                    "steps": maps.integral.steps, "complete": maps.integral.complete}}
-    return Inspection(_inspection_lines(head, maps, heads, shown, table), _inspection_markdown(head, text, maps, shown, table, png),
-                      png, figures)
+    return Inspection(_inspection_lines(head, maps, heads, shown, methods),
+                      _inspection_markdown(head, text, maps, shown, methods, png), png, figures)
 
 
 def _completeness(integral: Integral) -> str:
@@ -404,7 +406,7 @@ def _completeness(integral: Integral) -> str:
             f"(gap {integral.gap:+.3f}, {integral.steps} points): {verdict}")
 
 
-def _inspection_lines(head: str, maps: Maps, heads: np.ndarray, layer: int, table: dict) -> list[str]:
+def _inspection_lines(head: str, maps: Maps, heads: np.ndarray, layer: int, methods: dict) -> list[str]:
     mean, effect = maps.by_method["attention"], maps.by_method["occlusion"]
     tokens, special = maps.reading.tokens, maps.reading.special
     widest, most = max(mean.max(), 1e-9), max(np.abs(effect).max(), 1e-9)
@@ -420,18 +422,18 @@ def _inspection_lines(head: str, maps: Maps, heads: np.ndarray, layer: int, tabl
         top = np.argsort(-row, kind="stable")[:4]
         lines.append(f"  head {h:>2} (sum {row.sum():.4f}): " + ", ".join(f"{'*' if special[i] else ''}{_visible(tokens[i])} {row[i]:.2f}" for i in top))
     lines += ["", "  " + _completeness(maps.integral)]
-    if table:
+    if methods:
         lines.append("  which map to believe on this text (deletion area, lower is more faithful; rank correlation with occlusion):")
         lines += [f"    {name:<21} {t['deletion_area']:.3f}" + (f"   {t['spearman']:+.2f}" if name != "random" else "")
-                  for name, t in sorted(table.items(), key=lambda item: item[1]["deletion_area"])]
-        lines.append("  " + _verdict(table))
+                  for name, t in sorted(methods.items(), key=lambda item: item[1]["deletion_area"])]
+        lines.append("  " + _verdict(methods))
     return lines
 
 
-def _verdict(table: dict) -> str:
+def _verdict(methods: dict) -> str:
     """Does attention say on this text what the answer rests on?"""
-    attention, chance = table["attention"]["deletion_area"], table["random"]["deletion_area"]
-    best = min((n for n in table if n != "random"), key=lambda n: table[n]["deletion_area"])
+    attention, chance = methods["attention"]["deletion_area"], methods["random"]["deletion_area"]
+    best = min((n for n in methods if n != "random"), key=lambda n: methods[n]["deletion_area"])
     if attention >= chance:
         return f"Here attention is no better a guide than a random order: believe {best}, not the attention map."
     if best == "attention":
@@ -463,32 +465,25 @@ def _pad(token: str, width: int) -> str:
     return out + " " * (width - used)
 
 
-def _inspection_markdown(head: str, text: str, maps: Maps, layer: int, table: dict, png: Path | None) -> str:
-    lines = [f"### What the model looked at: {head}", "", "> " + " ".join(_cell(text).split()), ""]
-    if png is not None:
-        lines += [f"![[CLS] attention over the tokens, head by head]({png.name})", ""]
-    names = list(maps.by_method)
-    lines += [f"Attention is the mean over the heads of layer {layer}. Positive: speaks for the label; negative: against it. "
-              "Special tokens in italics; they cannot be taken out.", "",
-              "| token | " + " | ".join(names) + " | occlusion, in probability |", "|---" * (len(names) + 2) + "|"]
+def _inspection_markdown(head: str, text: str, maps: Maps, layer: int, methods: dict, png: Path | None) -> str:
+    names, rows = list(maps.by_method), []
     for i, token in enumerate(maps.reading.tokens):
-        shown = _cell(_visible(token))
-        cells = [f"{maps.by_method[n][i]:+.3f}" if n not in UNSIGNED else f"{maps.by_method[n][i]:.3f}" for n in names]
-        cells.append(f"{maps.in_probability[i]:+.3f}")
+        cells = [f"{maps.by_method[n][i]:{'.3f' if n in UNSIGNED else '+.3f'}}" for n in names] + [f"{maps.in_probability[i]:+.3f}"]
+        shown = escape(_visible(token))
         if maps.reading.special[i]:
             shown, cells[-2:] = f"*{shown}*", ["–", "–"]
-        lines.append(f"| {shown} | " + " | ".join(cells) + " |")
-    lines += ["", _completeness(maps.integral) + "."]
-    if table:
-        lines += ["", "| map | deletion area on this text | rank correlation with occlusion |", "|---|---|---|"]
-        lines += [f"| {n} | {t['deletion_area']:.3f} | {'–' if n == 'random' else format(t['spearman'], '+.2f')} |"
-                  for n, t in sorted(table.items(), key=lambda item: item[1]["deletion_area"])]
-        lines += ["", _verdict(table)]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]#|~<>&])", r"\\\1", text)
+        rows.append([shown, *cells])
+    parts = [f"### What the model looked at: {escape(head)}", f"> {escape(text)}",
+             f"![attention of the first token, head by head]({png.name})" if png is not None else "",
+             f"Attention is the mean over the heads of layer {layer}. Positive: speaks for the label; negative: against it. "
+             "Special tokens in italics; they cannot be taken out.",
+             table(["token", *names, "occlusion, in probability"], rows), _completeness(maps.integral) + "."]
+    if methods:
+        ranked = sorted(methods.items(), key=lambda item: item[1]["deletion_area"])
+        parts += [table(["map", "deletion area on this text", "rank correlation with occlusion"],
+                        [[n, f"{t['deletion_area']:.3f}", "–" if n == "random" else f"{t['spearman']:+.2f}"] for n, t in ranked]),
+                  _verdict(methods)]
+    return "\n\n".join(p for p in parts if p) + "\n"
 
 
 def heatmap(path: Path, reading: Reading, heads: np.ndarray, title: str, per_panel: int = 40) -> None:
