@@ -28,7 +28,6 @@ import torch
 from .cli import UserError, progress
 from .files import write_atomic
 from .predictor import Predictor, Window, token_budget_batches
-from .report import escape, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -321,6 +320,7 @@ def faithfulness(predictor: Predictor, texts: Sequence[str], pairs: Sequence[str
 
 
 def _faithfulness_words(rows: list[dict], texts: int, complete: int) -> tuple[list[str], str]:
+    from .report import table
     if not rows:
         return ["No text is long enough to compare the maps."], "No text is long enough to compare the maps.\n"
     lines = [f"Which map to believe (mean of {texts} texts; deletion area: lower is more faithful):"]
@@ -466,6 +466,7 @@ def _pad(token: str, width: int) -> str:
 
 
 def _inspection_markdown(head: str, text: str, maps: Maps, layer: int, methods: dict, png: Path | None) -> str:
+    from .report import escape, table  # here, not above: it brings scikit-learn, which a server does without
     names, rows = list(maps.by_method), []
     for i, token in enumerate(maps.reading.tokens):
         cells = [f"{maps.by_method[n][i]:{'.3f' if n in UNSIGNED else '+.3f'}}" for n in names] + [f"{maps.in_probability[i]:+.3f}"]

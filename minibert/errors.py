@@ -5,16 +5,15 @@ Sees texts, labels, probabilities and the predictor; never another column of the
 
 from __future__ import annotations
 
-import html
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
-from .failure_modes import Hypothesis, Rows, choose_examples, hypotheses_of, label_noise, length_table, look_at
+from .failure_modes import LEAST_DIFFERENCE, RISK, Hypothesis, Rows, choose_examples, hypotheses_of, label_noise, length_table, look_at
 from .label_noise import label_errors_train
+from .report import escape, table
 
 if TYPE_CHECKING:
     from .data import Split
@@ -62,7 +61,7 @@ def analyse(predictor: Predictor, split: Split, probs: np.ndarray, *, train: Spl
                 "length_bins": length_table(rows), "confusions": confusions(rows)}
     train_rows, train_note = [], ""
     if label_errors and train is not None:
-        found = label_errors_train(train.texts, train.labels, len(rows.labels), pairs=getattr(train, "pairs", None),
+        found = label_errors_train(train.texts, train.labels, len(rows.labels), pairs=train.pairs,
                                    fit_predict=label_errors if callable(label_errors) else None, seed=seed, quiet=quiet)
         train_rows = _train_rows(train, found, rows)
         train_note = f"{int(found.suspect.sum())} of {len(train.texts)} training rows have a suspect label ({found.how})."
@@ -108,8 +107,8 @@ def _train_rows(train: Split, found: Any, rows: Rows) -> list[dict[str, Any]]:
     multi = rows.multi_label
     truth = np.asarray(train.labels) > 0.5 if multi else np.asarray(train.labels, dtype=np.int64)
     predicted = found.probs >= 0.5 if multi else found.probs.argmax(1)
-    seen = Rows(list(train.texts), train.pairs, np.asarray(train.rows), rows.labels, multi, truth, predicted, found.probs,
-                found.suspect, np.zeros(0), np.zeros(0))
+    seen = Rows(train.texts, train.pairs, train.rows, rows.labels, multi, truth, predicted, found.probs, found.suspect,
+                np.zeros(0), np.zeros(0))
     return _error_rows(seen, found.score)
 
 
@@ -151,28 +150,23 @@ def _modes_markdown(report: ErrorReport) -> str:
                 "chance allows. With few errors that says little; read the mistakes below.")
     parts = ["### Failure modes"]
     for h in report.modes:
-        examples = "\n".join(f"- {_escape(e)}" for e in h.examples)
-        parts.append(f"**{_escape(h.name)}**: {_escape(h.meaning)}. {_rates(h)}; {h.decision}.\n\n{examples}\n\n"
+        examples = "\n".join(f"- {escape(e)}" for e in h.examples)
+        parts.append(f"**{escape(h.name)}**: {escape(h.meaning)}. {_rates(h)}; {h.decision}.\n\n{examples}\n\n"
                      f"*Next:* {h.next}.")
     return "\n\n".join(parts)
 
 
 def _tests_markdown(hypotheses: list[Hypothesis]) -> str:
-    if not hypotheses:
-        return ""
-    lines = ["### Everything that was tested", "",
-             "Rates among errors and among correct rows; the difference with Newcombe's 95 % interval; p from the exact "
-             "one-sided test within true label and length, after Holm's correction inside the family (keyword and text "
-             "properties 0.03, words 0.01, topics 0.01: together at most 5 % risk of naming something that is not "
-             "there). Words and topics: the strongest of all that were tested.", "",
-             "| property | errors | correct | difference | 95 % interval | p, corrected | named |",
-             "|---|---|---|---|---|---|---|"]
-    for h in hypotheses:
-        (k1, n1, k2, n2), (low, high) = h.counts, h.interval
-        p = "–" if h.p_adjusted is None else f"{h.p_adjusted:.2g}"
-        lines.append(f"| {_escape(h.name)} | {k1}/{n1} = {h.rate_errors:.1%} | {k2}/{n2} = {h.rate_correct:.1%} | "
-                     f"{h.difference:+.1%} | {low:+.1%} … {high:+.1%} | {p} | {'yes' if h.named else 'no'} |")
-    return "\n".join(lines)
+    rows = [[escape(h.name), f"{h.counts[0]}/{h.counts[1]} = {h.rate_errors:.1%}", f"{h.counts[2]}/{h.counts[3]} = {h.rate_correct:.1%}",
+             f"{h.difference:+.1%}", "{:+.1%} … {:+.1%}".format(*h.interval),
+             "–" if h.p_adjusted is None else f"{h.p_adjusted:.2g}", "yes" if h.named else "no"] for h in hypotheses]
+    return ("### Everything that was tested\n\n"
+            "Rates among errors and among correct rows, with Newcombe's 95 % interval of the difference. p: exact one-sided test "
+            "within true label and length, after Holm's correction inside the family. Named below p = "
+            + ", ".join(f"{risk:g} ({family}s)" for family, risk in RISK.items())
+            + f": together at most 5 % risk of naming anything that is not there; and from {LEAST_DIFFERENCE:.0%} of difference "
+            "on. Of words and clusters (“topic”) the strongest are shown; the correction counts all.\n\n"
+            + table(["property", "errors", "correct", "difference", "95 % interval", "p, corrected", "named"], rows))
 
 
 def _would_keep_markdown(figures: dict[str, Any]) -> str:
@@ -190,21 +184,16 @@ def _would_keep_markdown(figures: dict[str, Any]) -> str:
 
 
 def _length_markdown(figures: dict[str, Any]) -> str:
-    lines = ["### Accuracy by length", "", "| tokens | rows | errors | accuracy | 95 % interval |", "|---|---|---|---|---|"]
-    for b in figures["length_bins"]:
-        low, high = b["accuracy_ci95"]
-        span = f"{b['low']}–{b['high']}" if b["high"] else f"{b['low']} and more"
-        lines.append(f"| {span} | {b['n']} | {b['errors']} | {b['accuracy']:.3f} | {low:.3f}–{high:.3f} |")
-    return "\n".join(lines)
+    rows = [[f"{b['low']}–{b['high']}" if b["high"] else f"{b['low']} and more", b["n"], b["errors"], f"{b['accuracy']:.3f}",
+             "{:.3f}–{:.3f}".format(*b["accuracy_ci95"])] for b in figures["length_bins"]]
+    return "### Accuracy by length\n\n" + table(["tokens", "rows", "errors", "accuracy", "95 % interval"], rows)
 
 
 def _confusions_markdown(figures: dict[str, Any]) -> str:
     if not figures["confusions"]:
         return ""
-    lines = ["### What was read as what", "", "| truth | read as | errors | share |", "|---|---|---|---|"]
-    lines += [f"| {_escape(c['truth'])} | {_escape(c['predicted'])} | {c['n']} | {c['share']:.1%} |"
-              for c in figures["confusions"]]
-    return "\n".join(lines)
+    rows = [[escape(c["truth"]), escape(c["predicted"]), c["n"], f"{c['share']:.1%}"] for c in figures["confusions"]]
+    return "### What was read as what\n\n" + table(["truth", "read as", "errors", "share"], rows)
 
 
 def _mistakes_markdown(rows: Rows) -> str:
@@ -214,14 +203,9 @@ def _mistakes_markdown(rows: Rows) -> str:
         return ""
     parts = [f"### The {len(chosen)} most confident mistakes, in full" if len(chosen) > 1 else "### The one mistake"]
     for n, i in enumerate(chosen, 1):
-        head = (f"**{n}.** row {rows.ids[i]}: labelled **{_escape(rows.name(rows.truth, i) or '∅')}** "
-                f"(p = {_p_truth(rows, i):.3f}), read as **{_escape(rows.name(rows.predicted, i) or '∅')}** "
+        head = (f"**{n}.** row {rows.ids[i]}: labelled **{escape(rows.name(rows.truth, i) or '∅')}** "
+                f"(p = {_p_truth(rows, i):.3f}), read as **{escape(rows.name(rows.predicted, i) or '∅')}** "
                 f"(confidence {confidence[i]:.3f}), {rows.lengths[i]} tokens")
-        body = "\n".join("> " + _escape(line) for line in rows.text(i).splitlines() or [""])
+        body = "\n".join("> " + escape(line) for line in rows.text(i).splitlines() or [""])
         parts.append(f"{head}\n\n{body}")
     return "\n\n".join(parts)
-
-
-def _escape(text: str) -> str:
-    """A user's text inside Markdown: neither HTML nor emphasis nor a table cell may begin in it."""
-    return re.sub(r"([\\`*_\[\]#|~])", r"\\\1", html.escape(text, quote=False))

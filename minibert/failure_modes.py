@@ -208,10 +208,8 @@ def look_at(predictor: Predictor, split: Split, probs: np.ndarray) -> Rows:
     predicted = np.asarray(predictor.decide(probs))
     wrong = (truth != predicted).any(1) if multi else truth != predicted
     lengths, unknown = token_counts(predictor.tokenizer, split.texts, split.pairs)
-    rows = getattr(split, "rows", None)
-    return Rows(list(split.texts), list(split.pairs) if split.pairs is not None else None,
-                np.arange(1, len(wrong) + 1) if rows is None else np.asarray(rows), list(predictor.labels), multi,
-                truth, predicted, probs, wrong, lengths, unknown)
+    return Rows(split.texts, split.pairs, split.rows, list(predictor.labels), multi, truth, predicted, probs, wrong, lengths,
+                unknown)
 
 
 def token_counts(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None = None
@@ -324,11 +322,9 @@ def conflicts(rows: Rows, train: Split | None, matrix: Any, vectorizer: Any, see
     labels = [rows.name(rows.truth, i) for i in range(len(rows))]
     places = [f"row {n}" for n in rows.ids]
     if train is not None:
-        train_pairs = getattr(train, "pairs", None)
-        texts += train.texts if train_pairs is None else [f"{a} ‖ {b}" for a, b in zip(train.texts, train_pairs)]
-        train_labels = np.asarray(train.labels) > 0.5 if rows.multi_label else np.asarray(train.labels)
-        labels += [rows.name(train_labels, i) for i in range(len(train.texts))]
-        places += [f"training row {n}" for n in (train.rows if train.rows is not None else range(1, len(train.texts) + 1))]
+        texts += train.texts if train.pairs is None else [f"{a} ‖ {b}" for a, b in zip(train.texts, train.pairs)]
+        labels += [train.label_text(i) for i in range(len(train))]
+        places += [f"training row {n}" for n in train.rows]
     groups: dict[str, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
         groups[normalised(text)].append(i)
@@ -456,8 +452,9 @@ def label_noise(rows: Rows) -> tuple[Hypothesis, np.ndarray]:
     suspect = suspects(rows.truth, rows.probs)
     counts = _counts(suspect, rows.wrong)
     h = Hypothesis("label noise", "the model contradicts the given label more confidently than it usually is",
-                   "read errors.csv from the top, fill in `correction` where the label is wrong, and retrain with "
-                   "--corrections errors.csv", "label noise", suspect, counts)
+                   "read the most suspect rows of errors.csv; if labels are wrong here, they are in training too: "
+                   "`evaluate.py RUN --label-errors` ranks its rows, write the right label into the column `correction` "
+                   "and retrain with `train.py --corrections errors.csv`", "label noise", suspect, counts)
     right = 1 - rows.wrong.mean()
     h.named = bool(counts[0] >= 5 and h.rate_errors >= 0.2 and right >= 0.8)
     h.decision = (f"{'named' if h.named else 'not named'}: {counts[0]} of {counts[1]} errors are suspect, and the model is "
