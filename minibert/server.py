@@ -76,7 +76,7 @@ class Request:
 
 def to_json(value: Any) -> bytes:
     """Strict JSON in ASCII: NaN and infinity raise ValueError, a lone surrogate becomes an escape."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii")
+    return json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
 class DeadlineReader(io.RawIOBase):
