@@ -25,7 +25,7 @@ from minibert.checkpoint import Run
 from minibert.cli import UserError, flag
 from minibert.data import Dataset, Split
 from minibert.files import read_json, write_atomic, write_csv, write_json
-from minibert.predictor import Predictor
+from minibert.predictor import Predictor, best_seed
 
 ERROR_COLUMNS = ["row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
 MOST_SLICES = 50
@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
         inspect(families, flags)
     elif flags.learning_curve:
         learning_curve(families, flags)
-    elif flags.read_by and not flags.again and all(f.saved("test") for f in families):
+    elif flags.read_by and not flags.again and flags.split == "test" and not flags.data and all(f.saved("test") for f in families):
         sign(families, flags.read_by)
     else:
         evaluate(families, flags)
@@ -88,13 +88,29 @@ class Family:
         """Raises UserError where there is no finished run, or its files are not what training wrote."""
         seeds = [] if checkpoint.finished(folder) else checkpoint.seed_folders(folder)
         runs = [checkpoint.load_run(f) for f in seeds or [folder]]
-        score = lambda run: read_json(run.folder / "metrics.json", "figures of the run")["val"]["macro_f1"]
-        return cls(folder, runs, max(runs, key=score) if len(runs) > 1 else runs[0])
+        for run in runs:
+            check_record(run)
+        best = best_seed(folder, print) if seeds else folder
+        return cls(folder, runs, next(run for run in runs if run.folder == best))
 
     def saved(self, key: str) -> dict[str, Any] | None:
         """A block of the folder's metrics.json, None where there is none yet."""
         path = self.folder / "metrics.json"
         return read_json(path, "figures of the run").get(key) if path.is_file() else None
+
+
+RECORD = {"labels": list, "multi_label": bool, "flags": dict, "data": dict, "max_len": int, "truncate": str, "seconds": (int, float),
+          "parameters": dict, "text_col": list, "label_col": list, "best_epoch": int, "seed": int}
+
+
+def check_record(run: Run) -> None:
+    """Raises UserError where run.json lacks what an evaluation needs: it is another program's, or was edited."""
+    for name, kind in RECORD.items():
+        if not isinstance(run.info.get(name), kind):
+            raise UserError(f"{run.folder / 'run.json'} has no usable '{name}': it is damaged, or not of this version; train again.")
+    for name in ("fingerprint", "n", "label_counts", "lengths"):
+        if not isinstance(run.info["data"].get(name), dict):
+            raise UserError(f"{run.folder / 'run.json'} has no usable 'data.{name}': it is damaged, or not of this version; train again.")
 
 
 @dataclass
@@ -287,7 +303,7 @@ def measure(best: Prediction, split: Split, dataset: Dataset | None, bench: Benc
     figures = best.summary(split)
     right, confidence = best.right(split), best.confidence()
     figures |= {"baselines": {}, "against": {}, "coverage": metrics.coverage_curve(confidence, right),
-                "calibration": calibration(best, split, figures), **unusual_classes(figures), **stuck(best.run, labels)}
+                "calibration": calibration(best, split, figures), **unusual_classes(figures), **stuck(best.run)}
     figures["batch_difference"], figures["batch_tried"] = alone_against_batch(best.predictor, split)
     floor_probs: dict[str, np.ndarray] = {}
     if dataset is None:
@@ -326,13 +342,23 @@ def unusual_classes(figures: dict[str, Any]) -> dict[str, list[str]]:
             "absent": [n for n, s in zip(figures["labels"], support) if not s]}
 
 
-def stuck(run: Run, labels: list[str]) -> dict[str, str]:
-    """The sign of a run that learned nothing: a training loss that stayed where guessing has it, near ln k."""
-    loss, chance = history(run)[-1]["train_loss"], np.log(2 if run.info["multi_label"] else len(labels))
+def stuck(run: Run) -> dict[str, str]:
+    """The sign of a run that learned nothing: a training loss that ended where guessing the classes' shares has it."""
+    counts, n = np.array(list(run.info["data"]["label_counts"].values()), dtype=float), run.info["data"]["n"]["train"]
+    balanced = run.info["flags"]["class_weights"] == "balanced"
+    if run.info["multi_label"]:
+        share = np.clip(counts / n, 1e-9, 1 - 1e-9)
+        chance = float(-(share * np.log(share) + (1 - share) * np.log(1 - share)).mean())
+        if balanced:  # weighted positives put the loss on another scale
+            return {}
+    else:
+        share = np.full(len(counts), 1 / len(counts)) if balanced else counts[counts > 0] / n
+        chance = float(-(share * np.log(share)).sum())
+    loss = history(run)[-1]["train_loss"]
     if loss < 0.95 * chance:
         return {}
-    return {"stuck": f"the training loss of seed {run.info['seed']} ended at {loss:.3f}, where guessing stands (ln k = {chance:.3f}): "
-                     "this run learned nothing; try a smaller --lr, more epochs, or another seed"}
+    return {"stuck": f"the training loss of seed {run.info['seed']} ended at {loss:.3f}, where guessing by the classes' shares stands "
+                     f"({chance:.3f}): this run learned next to nothing; try another --lr, more --epochs, or another seed"}
 
 
 def history(run: Run) -> list[dict[str, float]]:

@@ -33,7 +33,7 @@ def interval(low_high: Sequence[float]) -> str:
 
 
 def p_value(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return "p ≤ 0.001" if p <= 0.001 else f"p = {p:.3f}"  # 0.001 is the least that 1,000 resamples can show
 
 
 # ── statements ───────────────────────────────────────────────────────────────────────────────────────────────────
