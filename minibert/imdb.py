@@ -187,8 +187,8 @@ def _fetch(url: str, part: Path, quiet: bool) -> None:
     """Download to `part`, going on from the bytes it already has (HTTP Range) where the server can."""
     have = part.stat().st_size if part.exists() else 0
     again = f"run the command again to go on, or fetch {url} by other means and pass its path to --data"
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
+        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
         with urllib.request.urlopen(request, timeout=30) as answer:
             if answer.status != 206:  # the server sends the whole file whatever was asked
                 have = 0
