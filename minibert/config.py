@@ -228,7 +228,7 @@ def model_type_of(d: Any, where: str = "config.json") -> str:
     The first BERT files (and BERT-tiny, TinyBERT) carry no `model_type`; BERT's own field names then identify them.
     """
     if not isinstance(d, dict):
-        raise UserError(f"{where} holds a {type(d).__name__}, not an object with a model's fields; is it the right file?")
+        raise UserError(f"{where} holds a {type(d).__name__}, not an object with a model's fields; give the model's own config.json.")
     known = ", ".join(MODEL_TYPES)
     model_type = d.get("model_type")
     if model_type is None:

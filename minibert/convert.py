@@ -234,7 +234,7 @@ def _check_keys(module: Encoder | Classifier, where: str, tensors: dict, copied:
     if not any(not name.startswith("head.") for name in copied.values()):
         begins = ", ".join(map(repr, list(tensors)[:3])) or "nothing"
         raise UserError(f"{where}: not one of its {len(tensors)} keys belongs to a {config.model_type} encoder (they begin "
-                        f"with {begins}); is it another kind of model?")
+                        f"with {begins}), so it is another kind of model.")
     # A new head may come with a new pooler; a trained head that lost the pooler it reads would be random.
     pooler_needed = isinstance(module, Classifier) and not new_head and module.head.spec.reads_pooler
     missing = [key for key, name in fresh.items() if not (new_head and name.startswith("head."))
@@ -245,7 +245,7 @@ def _check_keys(module: Encoder | Classifier, where: str, tensors: dict, copied:
     unknown = [key for key in left_out if not key.startswith(known)]
     if unknown:
         raise UserError(f"{where}: {len(unknown)} keys are not part of a {config.model_type} with {config.num_hidden_layers} layers "
-                        f"({_some(unknown)}){nearest(unknown[0], [*copied, *fresh])}; do config.json and the weights belong together?")
+                        f"({_some(unknown)}){nearest(unknown[0], [*copied, *fresh])}; config.json and the weights do not belong together.")
 
 
 def _initialise(module: nn.Module, names: list[str], seed: int) -> None:

@@ -336,7 +336,7 @@ def check_inputs(config: EncoderConfig, input_ids: Tensor | None, attention_mask
         low, high = (int(v) for v in ids.aminmax())
         if low < 0 or high >= rows:
             raise UserError(f"{name} {low if low < 0 else high} is outside this model's table of {rows} rows (0 to {rows - 1}); "
-                            "do the tokenizer and the model belong together?")
+                            "use the tokenizer that belongs to this model.")
     if attention_mask is not None and attention_mask.numel():
         real = attention_mask != 0
         if not bool(((attention_mask == 1) | ~real).all()):
