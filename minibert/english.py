@@ -28,7 +28,7 @@ NEGATION = _any(*_stems("not no never nothing nobody none nor neither nowhere ca
 CONTRAST = _any(*_stems("but however although though yet despite in_spite_of nevertheless nonetheless even_so even_if "
                         "still whereas on_the_other_hand all_the_same at_least granted admittedly notwithstanding "
                         "redeem* never_mind regardless"),
-                "for all (?:that|its|his|her|their|the)", r"(?:much|\w{3,}) as (?:the|it|he|she|i|they)\b",
+                "for all (?:that|its|his|her|their)", r"(?:much|\w{3,}) as (?:the|it|he|she|they)\b",
                 r"(?:while|true),? .{3,80}?,", r"(?:no|does ?n['’]t|did ?n['’]t|none of .{2,12}) matters?", r"sav(?:ed|es) (?:it|by)",
                 r"(?:can['’]t|cannot|nothing to) change", "in the face of", "on paper", "in the end")
 

@@ -430,6 +430,7 @@ def cluster_hypotheses(rows: Rows, vectorizer: Any, matrix: Any, strata: np.ndar
     sample = np.random.default_rng(seed).permutation(len(rows))[:5000]
     svd = TruncatedSVD(dimensions, random_state=seed).fit(matrix[sample])
     points = normalize(svd.transform(matrix))
+    k = min(k, len(np.unique(points[sample].round(4), axis=0)))  # k-means warns when it cannot find k different points
     cluster = KMeans(k, n_init=3, random_state=seed).fit(points[sample]).predict(points)
     overall = np.asarray(matrix.mean(0)).ravel()
     found = []
@@ -467,13 +468,13 @@ def hypotheses_of(rows: Rows, predictor: Predictor, train: Split | None, length_
                     quiet: bool) -> tuple[list[Hypothesis], dict[str, Any]]:
     english = looks_english(rows.texts)
     figures: dict[str, Any] = {"english": english, "skipped": []}
+    advice = _length_advice(rows, predictor, length_info)
+    detectors, figures["truncation"] = truncation(rows, predictor, seed, quiet, advice)
     if not rows.wrong.any() or rows.wrong.all():
         figures["skipped"].append("there is nothing to compare: every row is " + ("wrong" if rows.wrong.any() else "right"))
         return [], figures
     strata = rows.strata()
     vectorizer, matrix = _tfidf(rows)
-    advice = _length_advice(rows, predictor, length_info)
-    detectors, figures["truncation"] = truncation(rows, predictor, seed, quiet, advice)
     properties = _properties(rows, english, conflicts(rows, train, matrix, vectorizer, seed))
     detectors += [_hypothesis(name, meaning, next, "detector", has, rows.wrong, strata)
                   for name, has, meaning, next in properties]
