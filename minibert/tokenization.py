@@ -15,15 +15,18 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
 import numpy as np
 import tokenizers
-import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from .cli import UserError
+from .config import EncoderConfig
 from .files import read_json, write_atomic, write_json
+
+if TYPE_CHECKING:  # importing torch takes seconds, and ids need none of it
+    import torch
 
 TRUNCATIONS = ("right", "left", "head+tail")
 SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json + merges.txt")
@@ -55,13 +58,17 @@ class Tokenizer:
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, special: dict[str, str], family: str,
-                 max_tokens: int | None = None, segments: bool = True, extra: dict[str, Any] | None = None):
-        """`special` maps "pad_token", "unk_token", "cls_token", "sep_token" and perhaps "mask_token" to their strings."""
+                 max_tokens: int | None = None, segments: bool = True, saved_cut: tuple[int | None, str] = (None, "right")):
+        """`special` maps "pad_token", "unk_token", "cls_token", "sep_token" and perhaps "mask_token" to their strings;
+        `segments` is False where the model has no second segment; `saved_cut` is what `save` writes unless told
+        otherwise: (model_max_length, truncation_side)."""
         backend.no_truncation()  # what a file brought along is an earlier run's setting, not this one's
         backend.no_padding()
+        if isinstance(backend.model, models.BPE):
+            backend.model.dropout = None  # merges left out at random: a setting for pre-training
         self._backend = backend
         self._special = special
-        self._extra = dict(extra or {})
+        self._saved_cut = saved_cut
         self.family = family
         self.max_tokens = max_tokens
         self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
@@ -176,6 +183,7 @@ class Tokenizer:
 
     def pad(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch.Tensor]:
         """The batch of rows made by `build` or `windows`: see `batch`."""
+        import torch
         shape = (len(rows), max((len(ids) for ids, _ in rows), default=0))
         input_ids, mask, types = np.full(shape, self.pad_id, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for i, (ids, type_ids) in enumerate(rows):
@@ -203,33 +211,28 @@ class Tokenizer:
 
     # ---------------------------------------------------------------- writing
 
-    def save(self, folder: str | Path, max_len: int | None = None, truncate: str = "right") -> None:
+    def save(self, folder: str | Path, max_len: int | None = None, truncate: str | None = None) -> None:
         """Write tokenizer.json and tokenizer_config.json (and vocab.txt for WordPiece), each whole or not at all.
 
         `AutoTokenizer.from_pretrained(folder)` then gives the same ids. No truncation or padding is stored in
         tokenizer.json; `max_len` becomes model_max_length and "left" the truncation side, so that a reader's
         tokenizer cuts as this one did ("head+tail" and windows have no name there: such a reader cuts on the right).
+        Left out, both are as they were in the files this tokenizer was read from.
         """
         folder = Path(folder)
-        known = [n for n in (max_len, self.max_tokens) if n is not None]
-        config: dict[str, Any] = {"tokenizer_class": self._class_name(), **self._special}
-        if known:
-            config["model_max_length"] = min(known)
-        config["truncation_side"] = "left" if truncate == "left" else "right"
+        length, side = self._saved_cut
+        lengths = [n for n in (max_len or length, self.max_tokens) if n is not None]
+        config: dict[str, Any] = {"tokenizer_class": _class_name(self._backend, self.family), **self._special,
+                                  **_casing(self._backend)}
+        if lengths:
+            config["model_max_length"] = min(lengths)
+        config["truncation_side"] = side if truncate is None else "left" if truncate == "left" else "right"
         config["padding_side"] = "right"
         config["clean_up_tokenization_spaces"] = False
-        config.update(_casing(self._backend))
-        config.update(self._extra)
         write_atomic(folder / "tokenizer.json", self._backend.to_str(pretty=False))
         write_json(folder / "tokenizer_config.json", config)
         if isinstance(self._backend.model, models.WordPiece):
             write_atomic(folder / "vocab.txt", _vocab_txt(self._backend))
-
-    def _class_name(self) -> str:
-        model = self._backend.model
-        if isinstance(model, models.WordPiece):
-            return "DistilBertTokenizer" if self.family == "distilbert" else "BertTokenizer"
-        return "XLMRobertaTokenizer" if isinstance(model, models.Unigram) else "RobertaTokenizer"
 
 
 # -------------------------------------------------------------------- truncation
@@ -281,14 +284,13 @@ def load_tokenizer(name_or_folder: str | Path, revision: str | None = None) -> T
 
 
 def _read(folder: Path) -> Tokenizer:
-    config = _json_object(folder / "config.json")
     settings = _json_object(folder / "tokenizer_config.json")
-    named = {**_json_object(folder / "special_tokens_map.json"), **settings}
     if (folder / "tokenizer.json").is_file():
         where = folder / "tokenizer.json"
         text = _text(where)
         backend = _library(lambda: tokenizers.Tokenizer.from_str(text),
-                           f"{where} is damaged or was written by a newer version of the tokenizers library")
+                           f"{where} is damaged, or was written by a newer version of the tokenizers library")
+        _check_casing(backend, settings, folder)
     elif (folder / "vocab.txt").is_file():
         where = folder / "vocab.txt"
         backend = _from_vocab_txt(where, settings)
@@ -298,13 +300,34 @@ def _read(folder: Path) -> Tokenizer:
     else:
         raise UserError(f"{folder} holds no tokenizer: looked for {', '.join(SOURCES)}; copy the tokenizer files of the "
                         "checkpoint there.")
+    return _library(lambda: _assemble(folder, where, backend, settings), f"{where} does not work as a tokenizer")
+
+
+def _assemble(folder: Path, where: Path, backend: tokenizers.Tokenizer, settings: dict[str, Any]) -> Tokenizer:
+    config = _json_object(folder / "config.json")
+    named = {**_json_object(folder / "special_tokens_map.json"), **settings}
     special = _special_tokens(backend, named, config, where)
-    _add_special(backend, special)
-    family = _family(config, backend)
-    segments = family == "bert" and config.get("type_vocab_size", 2) != 1
-    tokenizer = Tokenizer(backend, special, family, _max_tokens(config, settings, family), segments)
+    _add_special(backend, special, named)
+    stated = settings.get("model_max_length")
+    # "no limit" is written as 1e30
+    length = int(stated) if isinstance(stated, (int, float)) and not isinstance(stated, bool) and 2 < stated < 1e6 else None
+    if config:
+        model = EncoderConfig.from_dict(config, str(folder / "config.json"))
+        family, longest, segments = model.model_type, model.max_tokens, model.type_vocab_size > 1
+    else:
+        family, longest, segments = ("bert" if isinstance(backend.model, models.WordPiece) else "roberta"), length, True
+    side = "left" if settings.get("truncation_side") == "left" else "right"
+    tokenizer = Tokenizer(backend, special, family, longest, segments, (length, side))
     tokenizer.ids(["a ∆ 例 😃"])  # a vocabulary without its unknown token fails only on a text that needs it
     return tokenizer
+
+
+def _check_casing(backend: tokenizers.Tokenizer, settings: dict[str, Any], folder: Path) -> None:
+    """tokenizer.json decides; say so where tokenizer_config.json, which other programs may follow, says otherwise."""
+    for key, value in _casing(backend).items():
+        if value is not None and settings.get(key, value) not in (value, None):
+            warnings.warn(f"{folder}: tokenizer.json has {key} {value}, tokenizer_config.json {settings[key]}; "
+                          "tokenizer.json is followed.", stacklevel=2)
 
 
 def _text(path: Path) -> str:
@@ -333,7 +356,7 @@ def _from_vocab_txt(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenize
             raise UserError(f"{path} lists {token!r} twice (lines {vocab[token] + 1} and {i + 1}), so its ids are not "
                             "the model's; get the file again.")
         vocab[token] = i
-    lower = settings.get("do_lower_case")
+    lower = _switch(settings, "do_lower_case", path)
     if lower is None:
         # A lower-cased vocabulary cannot hold a capital, special tokens and [unused…] apart.
         capitals = [t for t in vocab if t != t.lower() and not (t.startswith("[") and t.endswith("]"))]
@@ -341,9 +364,17 @@ def _from_vocab_txt(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenize
         warnings.warn(f"{path.parent} does not say whether the model is cased (no do_lower_case in "
                       f"tokenizer_config.json); taken as {'uncased' if lower else 'cased'}, since its vocabulary has "
                       f"{'no capital letters' if lower else f'capitals such as {capitals[0]!r}'}.", stacklevel=2)
-    return wordpiece(vocab, lower=bool(lower), strip_accents=settings.get("strip_accents"),
-                     chinese=bool(settings.get("tokenize_chinese_chars", True)),
-                     unknown=_content(settings.get("unk_token")) or "[UNK]")
+    chinese = _switch(settings, "tokenize_chinese_chars", path)
+    return wordpiece(vocab, lower, strip_accents=_switch(settings, "strip_accents", path),
+                     chinese=True if chinese is None else chinese, unknown=_content(settings.get("unk_token")) or "[UNK]")
+
+
+def _switch(settings: dict[str, Any], key: str, beside: Path) -> bool | None:
+    """A true/false setting of tokenizer_config.json, None where it is left out."""
+    value = settings.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise UserError(f"{beside.parent / 'tokenizer_config.json'}: {key} is {value!r}; it has to be true or false.")
+    return value
 
 
 def wordpiece(vocab: dict[str, int], lower: bool, strip_accents: bool | None = None, chinese: bool = True,
@@ -367,7 +398,7 @@ def _from_merges(folder: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer
     model = _library(lambda: models.BPE(vocab=vocab, merges=merges),
                      f"{folder / 'vocab.json'} and merges.txt do not make a byte-level BPE tokenizer")
     backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(settings.get("add_prefix_space", False)))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=_switch(settings, "add_prefix_space", folder / "vocab.json") or False)
     backend.decoder = decoders.ByteLevel()
     return backend
 
@@ -379,7 +410,7 @@ def _library(call: Callable[[], Any], problem: str) -> Any:
     """
     try:
         return call()
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+    except (UserError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as e:
         detail = " ".join(str(e).split())[:200]
@@ -425,44 +456,29 @@ def _special_tokens(backend: tokenizers.Tokenizer, named: dict[str, Any], config
     return found
 
 
-def _add_special(backend: tokenizers.Tokenizer, special: dict[str, str]) -> None:
-    """Make "[SEP]" in a text one token, as the reference does (RoBERTa's mask also takes the space before it)."""
+def _add_special(backend: tokenizers.Tokenizer, special: dict[str, str], named: dict[str, Any]) -> None:
+    """Make "[SEP]" in a text one token, as the reference does; `named` may say that one takes the space beside it too."""
     known = {t.content for t in backend.get_added_tokens_decoder().values()}
-    missing = [t for t in dict.fromkeys(special.values()) if t not in known]
-    backend.add_special_tokens([tokenizers.AddedToken(t, lstrip=t == "<mask>", normalized=False, special=True)
-                                for t in missing])
+    for role, token in special.items():
+        if token not in known:
+            stated = named.get(role) if isinstance(named.get(role), dict) else {}
+            sides = {key: stated.get(key) is True for key in ("lstrip", "rstrip", "single_word")}
+            backend.add_special_tokens([tokenizers.AddedToken(token, normalized=False, special=True, **sides)])
 
 
 def _layout(backend: tokenizers.Tokenizer, cls_id: int, sep_id: int, segments: bool) -> Layout:
     """The special ids around a text: as the file's post-processor puts them, else by the kind of tokenizer."""
     if backend.post_processor is not None:
         probe = backend.encode("a", "a")
-        where = probe.sequence_ids  # None on special tokens, 0 in the first text, 1 in the second
-        if where and where[0] is None and where[-1] is None and 0 in where and 1 in where:
-            first_a, last_a = where.index(0), len(where) - 1 - where[::-1].index(0)
-            first_b, last_b = where.index(1), len(where) - 1 - where[::-1].index(1)
-            return Layout(tuple(probe.ids[:first_a]), tuple(probe.ids[last_a + 1:first_b]),
-                          tuple(probe.ids[last_b + 1:]), segments)
-    doubled = not isinstance(backend.model, models.WordPiece)  # RoBERTa: <s> A </s> </s> B </s>
-    return Layout((cls_id,), (sep_id, sep_id) if doubled else (sep_id,), (sep_id,), segments)
-
-
-def _family(config: dict[str, Any], backend: tokenizers.Tokenizer) -> str:
-    named = {"bert": "bert", "distilbert": "distilbert", "roberta": "roberta", "xlm-roberta": "roberta",
-             "camembert": "roberta"}.get(config.get("model_type"))
-    return named or ("bert" if isinstance(backend.model, models.WordPiece) else "roberta")
-
-
-def _max_tokens(config: dict[str, Any], settings: dict[str, Any], family: str) -> int | None:
-    """The longest input: what the position table takes; without a config.json, the tokenizer's model_max_length."""
-    rows = config.get("max_position_embeddings")
-    if isinstance(rows, int):
-        # RoBERTa numbers its positions from pad_id + 1: of 514 rows two are never a position.
-        return rows - config.get("pad_token_id", 1) - 1 if family == "roberta" else rows
-    stated = settings.get("model_max_length")
-    if isinstance(stated, (int, float)) and 0 < stated < 1e6:  # "none" is written as 1e30
-        return int(stated)
-    return None
+        side = probe.sequence_ids  # None on special tokens, 0 in the first text, 1 in the second
+        if 0 in side and 1 in side and side[0] is None and side[-1] is None:
+            begin_a, begin_b = side.index(0), side.index(1)
+            end_a, end_b = side.count(0) + begin_a, side.count(1) + begin_b
+            return Layout(tuple(probe.ids[:begin_a]), tuple(probe.ids[end_a:begin_b]), tuple(probe.ids[end_b:]),
+                          segments and probe.type_ids[begin_b] == 1)
+    if isinstance(backend.model, models.WordPiece):
+        return Layout((cls_id,), (sep_id,), (sep_id,), segments)
+    return Layout((cls_id,), (sep_id, sep_id), (sep_id,), False)  # RoBERTa: <s> A </s> </s> B </s>
 
 
 # -------------------------------------------------------------------- display
@@ -486,10 +502,10 @@ def _byte_alphabet() -> dict[str, int]:
 
 def _long_run(backend: tokenizers.Tokenizer) -> re.Pattern | None:
     """Finds what `Tokenizer._shorten` may drop, where dropping cannot change an id: ASCII letters and digits are never
-    split, joined or removed by BERT's own normaliser and pre-tokenizer."""
+    split, joined or removed by BERT's own normaliser and pre-tokenizer, and no added token begins among them."""
     plain = (isinstance(backend.model, models.WordPiece) and isinstance(backend.normalizer, normalizers.BertNormalizer)
              and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-             and all(t.special for t in backend.get_added_tokens_decoder().values()))
+             and not any(t.content[:1].isalnum() for t in backend.get_added_tokens_decoder().values()))
     if not plain:
         return None
     return re.compile(r"([A-Za-z0-9]{%d})[A-Za-z0-9]+" % (backend.model.max_input_chars_per_word + 1))
@@ -535,6 +551,35 @@ def _casing(backend: tokenizers.Tokenizer) -> dict[str, Any]:
     return {}
 
 
+def _class_name(backend: tokenizers.Tokenizer, family: str) -> str:
+    """The class that reads the saved files back to the same ids.
+
+    The families' own classes rebuild the tokenizer from its vocabulary and settings, so they are named only where
+    that gives this tokenizer; PreTrainedTokenizerFast takes tokenizer.json as it is.
+    """
+    model, normalizer, split = backend.model, backend.normalizer, backend.pre_tokenizer
+    if isinstance(model, models.WordPiece):
+        usual = wordpiece({}, lower=True)
+        if (isinstance(split, pre_tokenizers.BertPreTokenizer) and isinstance(normalizer, normalizers.BertNormalizer)
+                and normalizer.clean_text and model.max_input_chars_per_word == usual.model.max_input_chars_per_word
+                and model.continuing_subword_prefix == usual.model.continuing_subword_prefix):
+            return "DistilBertTokenizer" if family == "distilbert" else "BertTokenizer"
+    elif isinstance(model, models.BPE):
+        if normalizer is None and isinstance(split, pre_tokenizers.ByteLevel) and split.use_regex:
+            return "RobertaTokenizer"
+    elif isinstance(model, models.Unigram):
+        usual = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+        state = _json(model)
+        if (split is not None and _json(split) == _json(usual) and state["unk_id"] == 3 and not state["byte_fallback"]
+                and (normalizer is None or isinstance(normalizer, normalizers.Precompiled))):
+            return "XLMRobertaTokenizer"
+    return "PreTrainedTokenizerFast"
+
+
+def _json(part: Any) -> dict[str, Any]:
+    return json.loads(part.__getstate__())
+
+
 def _vocab_txt(backend: tokenizers.Tokenizer) -> str:
     by_id = sorted(backend.get_vocab(with_added_tokens=False).items(), key=lambda item: item[1])
     return "".join(token + "\n" for token, _ in by_id)
@@ -578,5 +623,5 @@ def train_wordpiece(texts: Sequence[str], vocab_size: int = 8000, lower: bool = 
         vocab_size=vocab_size, min_frequency=2, show_progress=False, special_tokens=first,
         initial_alphabet=kept, continuing_subword_prefix="##"))
     backend = wordpiece(learner.get_vocab(with_added_tokens=False), lower)
-    _add_special(backend, _SPECIALS)
+    _add_special(backend, _SPECIALS, {})
     return Tokenizer(backend, dict(_SPECIALS), "bert", max_tokens)
