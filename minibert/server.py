@@ -149,11 +149,15 @@ class Connection(http.server.BaseHTTPRequestHandler):
         started = time.monotonic()
         self.command, self.route_path, self.request_version = None, None, self.protocol_version
         self.length, self.body_read, self.expects_continue = 0, True, False
+        understood = False
         try:
             self._read_head()
+            understood = True
             response = self.server.answer(Request(self.command, self.route_path, self.headers, self._read_body, self._gone))
             body = response.body if isinstance(response.body, (bytes, type(None))) else to_json(response.body)
         except HTTPError as e:
+            if not understood:
+                self._refuse_rest()
             response = Response({"error": e.message}, e.status, headers=e.headers)
             body = to_json(response.body)
         except TimeoutError:
@@ -178,8 +182,6 @@ class Connection(http.server.BaseHTTPRequestHandler):
     def _read_head(self) -> None:
         """Request line, headers and the framing of the body. Raises HTTPError for whatever is not HTTP/1.x."""
         self.reader.deadline = time.monotonic() + self.server.limits.header_seconds
-        self.reader.allowance = HEADER_BYTES
-        self._refuse_rest()  # until the request is known to be sound
         self.raw_requestline = self._read_line(414, "the request line")
         if self.raw_requestline in (b"\r\n", b"\n"):  # some clients send an empty line after a body
             self.raw_requestline = self._read_line(414, "the request line")
@@ -192,16 +194,12 @@ class Connection(http.server.BaseHTTPRequestHandler):
                 raise HTTPError(400, "a header line is malformed.")
         real, self.rfile = self.rfile, io.BytesIO(b"".join(lines))
         try:
-            understood = self.parse_request()  # http.server's: request line, version, headers, Connection, Expect
+            if not self.parse_request():  # http.server's: request line, version, headers, Connection, Expect
+                raise HTTPError(400, "the request line is empty.")
         finally:
             self.rfile = real
-        if not understood:
-            raise HTTPError(400, "the request line is empty.")
-        close = self.close_connection
-        self._refuse_rest()
         self._check_head()
         self._check_framing()
-        self.close_connection, self.linger = close, False
 
     def _read_line(self, status: int, what: str) -> bytes:
         try:
@@ -213,8 +211,10 @@ class Connection(http.server.BaseHTTPRequestHandler):
         return line
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """http.server's own refusals (a bad request line, version, too many headers): it would send an HTML page."""
-        raise HTTPError(int(code), f"{message or HTTPStatus(code).phrase}.")
+        """http.server's own refusals (a bad request line or version, too many headers): it would send an HTML page."""
+        if code == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            raise HTTPError(431, "the request has too many headers.")
+        raise HTTPError(400, "the request line is not that of HTTP/1.0 or HTTP/1.1.")
 
     def handle_expect_100(self) -> bool:
         """Say "100 Continue" only once the body is wanted (`_read_body`): that is what the client waits to learn."""
