@@ -20,7 +20,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from minibert import attention, baselines, checkpoint, cli, data, errors, ledger, metrics, plots, report
+from minibert import attention, baselines, behaviour, checkpoint, cli, data, errors, ledger, metrics, plots, report
 from minibert.checkpoint import Run
 from minibert.cli import UserError, flag
 from minibert.data import Dataset, Split
@@ -271,15 +271,16 @@ def write_report(family: Family, split: Split, dataset: Dataset | None, predicti
         figures["learning_curve"] = curve
     found = errors.analyse(best.predictor, split, best.probs, train=dataset.train if dataset else None,
                            train_length_info=best.run.info["data"]["lengths"], label_errors=flags.label_errors, quiet=flags.quiet)
-    figures["errors"] = found.figures
+    behaved = behaviour.run(best.predictor, split, quiet=flags.quiet)
+    figures |= {"errors": found.figures, "behaviour": behaved.figures}
     pictures = draw(out, best, split, figures)
-    text = report.markdown(family.folder, best.run.info, figures, pictures, [found.markdown])
+    text = report.markdown(family.folder, best.run.info, figures, pictures, [found.markdown, behaved.markdown])
     write_csv(out / "errors.csv", ERROR_COLUMNS, ([r[c] for c in ERROR_COLUMNS] for r in [*found.rows, *found.train_rows]))
     write_atomic(out / "report.md", report.keep_attention(out / "report.md", text))
     save_figures(out, source, figures)
     for prediction in predictions if len(predictions) > 1 and source == "test" else []:
         save_figures(prediction.run.folder, source, {**prediction.summary(split), "baselines": figures["baselines"], "looks": looks})
-    for line in [*report.lines(family.folder, figures), *found.lines, f"report      {out / 'report.md'}"]:
+    for line in [*report.lines(family.folder, figures), *found.lines, *behaved.lines, f"report      {out / 'report.md'}"]:
         print(line)
 
 

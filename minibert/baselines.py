@@ -17,13 +17,13 @@ from sklearn.linear_model import LogisticRegression
 
 from . import cli, metrics
 
-FLOORS = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression",
-          "nb": "naive-Bayes-weighted logistic regression"}
-_WORD = re.compile(r"\w+|[^\w\s]")  # words and single marks: "n't", "!" and "?" are evidence, too
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Thai, Japanese, Chinese: written without spaces
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")  # single marks too: "!" and "?" are evidence
+SMALL = 1000  # training rows below which an n-gram seen once is kept: there it may be all that a class has
 
 
 def words(text: str) -> list[str]:
-    """The lower-cased words and marks of a text."""
+    """The lower-cased words and marks of a text; single characters where words are not spaced."""
     return _WORD.findall(text.lower())
 
 
@@ -37,22 +37,28 @@ class Ngrams:
 
     Keeps the n-grams found in at least `min_df` training texts. An n-gram is its first n−1 words' id and its last
     word's id in one integer, and one whose parts were dropped is rarer still, so each order prunes the next: whole
-    IMDB takes seconds and little memory. Where no word reaches `min_df` (tiny data) every word is kept; where the
-    texts hold no word at all, `empty` is True.
+    IMDB takes seconds and little memory. Where nothing is left, `empty` is True.
     """
 
-    def __init__(self, order: int = 3, min_df: int = 2):
+    def __init__(self, order: int, min_df: int):
         self.order, self.min_df = order, min_df
 
     def fit(self, texts: Sequence[str]) -> list[sparse.csr_matrix]:
         """Learn the n-grams of `texts`; one (n, n-grams) count matrix per order, float32."""
         self.words = {}
         ids, doc = self._read(texts, grow=True)
-        matrices = self._fit_orders(ids, doc, len(texts))
-        if matrices[0].shape[1] == 0 and self.min_df > 1:
-            self.min_df = 1
-            matrices = self._fit_orders(ids, doc, len(texts))
-        self.empty = matrices[0].shape[1] == 0
+        self.known, matrices, grams = [], [], None
+        for order in range(self.order):
+            key = self._keys(grams, ids, doc, order)
+            there = key >= 0
+            every, number = np.unique(key[there], return_inverse=True)
+            counts = _count(number, doc[there], len(texts), len(every))
+            kept = counts.getnnz(axis=0) >= self.min_df
+            self.known.append(every[kept])
+            matrices.append(counts[:, kept])
+            grams = np.full(len(key), -1, dtype=np.int64)
+            grams[there] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
+        self.empty = len(self.known[0]) == 0
         return matrices
 
     def transform(self, texts: Sequence[str]) -> list[sparse.csr_matrix]:
@@ -77,20 +83,6 @@ class Ngrams:
             else:
                 flat.extend(self.words.get(w, -1) for w in found)
         return np.array(flat, dtype=np.int64), np.repeat(np.arange(len(texts)), lengths)
-
-    def _fit_orders(self, ids: np.ndarray, doc: np.ndarray, n: int) -> list[sparse.csr_matrix]:
-        self.known, matrices, grams = [], [], None
-        for order in range(self.order):
-            key = self._keys(grams, ids, doc, order)
-            there = key >= 0
-            every, number = np.unique(key[there], return_inverse=True)
-            counts = _count(number, doc[there], n, len(every))
-            kept = counts.getnnz(axis=0) >= self.min_df
-            self.known.append(every[kept])
-            matrices.append(counts[:, kept])
-            grams = np.full(len(key), -1, dtype=np.int64)
-            grams[there] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
-        return matrices
 
     def _keys(self, grams: np.ndarray | None, ids: np.ndarray, doc: np.ndarray, order: int) -> np.ndarray:
         """For every position the integer of the (order+1)-gram that starts there; -1 where it has none."""
@@ -200,14 +192,14 @@ def floors(train_texts: Sequence[str], train_labels: np.ndarray, texts: Sequence
     k = len(label_names)
     train_labels, labels_true = np.asarray(train_labels), np.asarray(labels_true)
     majority = fit_majority(train_labels, k)(texts)
-    probs = {name: majority for name in FLOORS}
+    probs = {"majority": majority, "tfidf": majority, "nb": majority}
     note = None
     with cli.progress(total=4, desc="floors", unit="step", quiet=quiet) as bar:
-        ngrams = Ngrams()
+        ngrams = Ngrams(order=3, min_df=2 if len(train_texts) >= SMALL else 1)
         counts = ngrams.fit(train_texts)
         bar.update()
         if ngrams.empty:
-            note = "the training texts hold no words: this is the majority class"
+            note = "the training texts hold no words that repeat: this is the majority class"
         else:
             other = ngrams.transform(texts)
             bar.update()
