@@ -39,6 +39,8 @@ class Writer:
 
     def __init__(self, rng: random.Random, split: str, pools: dict[str, dict[str, list[str]]],
                  words: dict[str, list], label: int):
+        if both := set(pools) & set(words):
+            raise ValueError(f"named twice, as frames and as vocabulary: {', '.join(sorted(both))}")
         self.rng, self.split, self.pools, self.words, self.label = rng, split, pools, words, label
         self.used: set[str] = set()
         self.frames: set[str] = set()

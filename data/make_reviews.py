@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from grammar import SPLITS, Writer, deal, tidy, write_csv  # noqa: E402
 
 SEED = 7
-SIZES = {"train": 16000, "val": 1500, "test": 2500}
+SIZES = {"train": 18000, "val": 1500, "test": 2500}
 WRONG_LABELS = 0.02
 LABELS = ("negative", "positive")
 
 # What a row is about, and how often. Every phenomenon has as many positive as negative rows.
-SHARES = {"plain": 0.29, "negation": 0.21, "contrast": 0.20, "mixed": 0.09, "expectation": 0.08,
-          "sarcasm": 0.06, "verdict_at_end": 0.05, "long": 0.02}
+SHARES = {"plain": 0.36, "negation": 0.19, "contrast": 0.19, "mixed": 0.07, "expectation": 0.07,
+          "sarcasm": 0.06, "verdict_at_end": 0.04, "long": 0.02}
 
 # ------------------------------------------------------------------------------------------------------ vocabulary
 # Lists of two are (negative words, positive words).
@@ -86,6 +86,11 @@ ASPECTS = [("script", S), ("acting", S), ("plot", S), ("dialogue", S), ("soundtr
            ("action scenes", P), ("characters", P), ("costumes", P), ("flashbacks", P), ("twists", P), ("effects", P),
            ("supporting players", P), ("dance numbers", P), ("quiet scenes", P), ("chase scenes", P), ("sets", P)]
 
+ITEMS = [("script", S), ("plot", S), ("soundtrack", S), ("story", S), ("score", S), ("romance", S), ("cast", S),
+         ("ending", S), ("opening", S), ("premise", S), ("final act", S), ("middle stretch", S), ("first hour", S),
+         ("voice-over", S), ("central idea", S), ("villain", S), ("finale", S), ("chase", S), ("love story", S),
+         ("title song", S), ("subplot", S), ("lead", S)]  # what can follow "a"
+
 FIRST = ("Marta Owen Lena Idris Paula Tomas Greta Samir Nora Felix Anja Bruno Celia Dario Edith Femi Hanna Ivo June "
          "Kofi Lucia Milo Nadia Oskar Petra Rafael Saskia Theo Una Viktor").split()
 LAST = ("Halloran Brandt Okafor Lindqvist Mercer Dias Kowal Amari Fenn Sorel Whitlock Varga Ashby Moreau Tanaka "
@@ -96,7 +101,7 @@ TITLE_B = ("Harbour Lanterns Road Season Orchard Letters Tide Signal Garden Witn
 
 WORDS: dict[str, list] = {
     "adj": ADJ, "noun": NOUN, "feel": FEEL, "did": DID, "do": DO, "effect": EFFECT, "tip": TIP, "like": LIKE, "how": HOW,
-    "asp": ASPECTS, "asp2": ASPECTS,
+    "asp": ASPECTS, "asp2": ASPECTS, "item": ITEMS,
     "name": [f"{first} {last}" for first in FIRST for last in LAST],
     "title": [f"{a} {b}" for a in TITLE_A for b in TITLE_B] + [f"The {a} {b}" for a in TITLE_A for b in TITLE_B],
     "very": ["", "", "", "", "really ", "very ", "rather ", "quite ", "so ", "truly ", "pretty ", "downright ",
@@ -141,205 +146,213 @@ WORDS: dict[str, list] = {
 }
 
 # -------------------------------------------------------------------------------------------------- frames: clauses
-# "c": a clause of one polarity, lower case, no full stop. "+" is the polarity of the clause.
+# Pools are written in families of ten, alike in kind: `deal` gives seven of each ten to train, one to val, two to test.
+# "c": a clause that says what it means, lower case, no full stop; "+" is the polarity of the clause.
 CLAUSES = deal([
     "the {asp} {was|were} {very}{adj+}", "the {asp} {is|are} {very}{adj+}", "I found the {asp} {very}{adj+}",
-    "the {asp} felt {very}{adj+}", "the {asp} struck me as {adj+}", "{name} is {very}{adj+} as the {role}",
-    "{name} gives a {adj+} performance", "the {asp} {did+}", "I was {feel+} by the {asp}",
-    "the {asp} left me {feel+}", "the {asp} {is|are} {noun+}", "{name} directs with a {adj+} hand",
-    "the whole thing is {very}{adj+}", "the {genre} plot is {adj+}", "watching it felt {adj+}",
-    "{name} {did+}", "what {name} does with the {role} is {adj+}", "the {asp} {turns|turn} out {very}{adj+}",
-    "I thought the {asp} {was|were} {very}{adj+}", "the {asp} {seems|seem} {adj+} to me",
-    "the {asp} {looks|look} {adj+}", "every scene with {name} is {adj+}", "it has a {adj+} feel to it",
-    "there is something {adj+} about the {asp}", "the part set in {place} is {adj+}",
-    "I came out {feel+}", "the last {num} minutes are {adj+}", "the first {num} minutes {did+}",
-    "most of it is {noun+}", "{name} makes the {role} {adj+}", "the {asp} {comes|come} across as {adj+}",
-    "{name} and {name} are {adj+} together", "the {asp} and the {asp} are {adj+}",
-    "the {asp}, by {name}, {is|are} {adj+}", "as a {genre} it is {adj+}", "as a {genre} it {did+}",
-    "the {role} is {adj+} company", "I sat there {feel+}", "the {asp} had me {feel+} within {small} minutes",
-    "the scenes in {place} are {very}{adj+}", "it {did+}", "it {did+} from the first {scene}",
-    "the {asp} {is|are} {adj+} and the {asp} {is|are} {adj+}", "the {asp} {remains|remain} {adj+} to the end",
-    "my verdict on the {asp} is {adj+}", "the {asp} kept me {feel+} all evening", "I am still {feel+} by the {asp}",
-    "you get a {adj+} {genre}", "this {genre} is {very}{adj+}", "{name} wrote a {adj+} {genre}",
-    "we were both {feel+}", "{who} and I found it {adj+}", "we all thought the {asp} {was|were} {adj+}",
-    "the {adj+} {asp} {did+}", "so much of the {asp} {is|are} {adj+}", "everything {name} does is {adj+}",
-    "the way the {role} {does} is {adj+}", "one {scene} with {name} left me {feel+}", "I {like+} the {asp}",
-    "I {like+} what {name} does here", "I {like+} the idea of a {role} who {does}", "the {asp} {effect+}",
-    "{name}'s {role} {effect+}", "{how+} the {asp} {is|are} {adj+}", "the result is {noun+}", "it all feels {adj+}",
-    "seeing {name} play a {role} is {noun+}", "I would call the {asp} {adj+}", "I would call it {noun+}",
-    "the second half is {very}{adj+}", "the {asp} {was|were}, to my taste, {adj+}",
-    "in the part set in {place} the {asp} {was|were} {adj+}", "I think you should {tip+}", "I can only say I was {feel+}",
-    "to me it was {noun+}", "for {num} minutes I was {feel+}", "{name} as a {role} is {noun+}",
-    "the {asp} {deserves|deserve} to be called {adj+}", "I left the cinema {feel+}", "it ends on a {adj+} note",
+    "the {asp} felt {very}{adj+}", "the {asp} {is|are} {adj+} and the {asp} {is|are} {adj+}",
+    "the {asp} struck me as {very}{adj+}", "the {asp} and the {asp} are {adj+}",
+    "the {asp} {seems|seem} {very}{adj+}", "I thought the {asp} {was|were} {very}{adj+}", "the {asp} {was|were} {adj+}, {adj+} even",
+
+    "{name} is {very}{adj+} as the {role}", "{name} gives a {adj+} performance", "{name} makes a {adj+} {role}",
+    "{name} and {name} are {adj+} together", "{name} is {adj+} in every scene", "every scene with {name} is {adj+}",
+    "{name} turns in a {adj+} performance as the {role}", "{name} has written a {adj+} {genre}",
+    "what {name} does with the {role} is {adj+}", "{name} directs with a {adj+} hand",
+
+    "I was {feel+} by the {asp}", "the {asp} left me {feel+}", "I came out {feel+}", "I sat there {feel+}",
+    "we were both {feel+}", "{name} left me {feel+}", "I was {feel+} for most of the {num} minutes",
+    "I went home {feel+}", "I am still {feel+} by the {asp}", "the {asp} had me {feel+} within {small} minutes",
+
+    "the {asp} {did+}", "it {did+}", "{name} {did+}", "the {asp} {did+} and the {asp} {did+}", "it {did+} from the first {scene}",
+    "the {adj+} {asp} {did+}", "the story of the {role} {did+}", "{name} {did+} in the part", "as a {genre} it {did+}",
+    "the last {num} minutes {did+}",
+
+    "the {asp} {is|are} {noun+}", "most of it is {noun+}", "the result is {noun+}", "it is {noun+}", "{name} as a {role} is {noun+}",
+    "seeing {name} play a {role} is {noun+}", "the whole thing is {noun+}", "as a {genre} it is {noun+}", "the {asp} alone {is|are} {noun+}",
+    "watching it is {noun+}",
+
+    "the whole thing is {very}{adj+}", "it is {very}{adj+} from start to finish", "as a {genre} it is {very}{adj+}",
+    "there is something {adj+} about the {asp}", "it has a {adj+} {item}", "it feels {very}{adj+}", "the first {num} minutes are {adj+}",
+    "the {genre} part of it is {adj+}", "the part set in {place} is {very}{adj+}", "it all feels {adj+} to me",
+
+    "I {like+} the {asp}", "I {like+} what {name} does here", "you will {like+} the {asp}", "I {like+} how the {role} is played",
+    "I {like+} this kind of {genre}", "I {like+} {name} in this", "anyone will {like+} the {asp}", "I {like+} the way {name} plays it",
+    "my friends all {like+} the {asp}", "I really {like+} the {asp} and the {asp}",
+
+    "the {asp} {effect+}", "{name} {effect+}", "the {adj+} {asp} {effect+}", "{name}'s {role} {effect+}", "the scenes in {place} {effect+}",
+    "{how+} the {asp} {is|are} {adj+}", "{how+} {name} is {adj+}", "{how+} it {did+}", "the {asp} turned out {very}{adj+}",
+    "the {asp} {stays|stay} {adj+} to the last {scene}",
 ])
 
-# "n": a negated clause whose meaning has polarity "+"; the word in it is of the opposite polarity.
+# "n": a negated clause that *means* "+"; the word in it is of the opposite polarity. Between the negation and the word
+# stands a varying amount of other material, so that pairs and triples of words cannot catch it.
 NEGATIONS = deal([
+    "the {asp} {isn't|aren't} {very}{adj-}", "the {asp} {is|are} not {very}{adj-}", "{name} isn't {adj-} as the {role}",
+    "this {genre} isn't {adj-}", "the {asp} {wasn't|weren't}, to my eyes, {adj-}", "the {asp} {is|are} not, whatever {who} says, {adj-}",
+    "it is not {noun-}", "this is not, for all the talk, {noun-}", "{name} is not {adj-} in a single scene", "it isn't {very}{adj-}",
+
     "not a {scene}{span} felt {adj-}", "not one {scene}{span} is {adj-}", "not a single {scene}{span} {did-}",
-    "I was never {feel-}", "I was not {feel-} once in {num} minutes", "at no point{span} was I {feel-}",
-    "at no point did the {asp} feel {adj-}", "never{span} did the {asp} seem {adj-}",
-    "there is nothing {adj-} about the {asp}", "there was nothing {adj-} in {name}'s performance",
-    "nothing{span} struck me as {adj-}", "nothing about the {asp} is {adj-}", "nobody{span} is {adj-}",
-    "nobody could call the {asp} {adj-}", "no one I know came out {feel-}", "I can't say the {asp} {was|were} {adj-}",
-    "I could not call the {asp} {adj-}", "the {asp} {isn't|aren't} {adj-}", "the {asp} {wasn't|weren't} {very}{adj-}",
-    "the {asp} {is|are} not {very}{adj-}", "the {asp} {is|are} anything but {adj-}", "{name} is anything but {adj-}",
-    "the {asp} {is|are} far from {adj-}", "this {genre} is far from {adj-}", "the {asp} {is|are} hardly {adj-}",
-    "{name} is hardly {adj-} as the {role}", "the {asp} didn't {do-}", "it did not {do-}, not even in the last {num} minutes",
-    "{name} doesn't {do-}", "the {asp} {isn't|aren't}, whatever {who} says, {adj-}",
-    "it is not, for all the talk, {adj-}", "I don't think the {asp} {is|are} {adj-}",
-    "I do not believe a single {scene} is {adj-}", "no part of it, from the {asp} to the {asp}, felt {adj-}",
-    "no {scene} set in {place} {did-}", "you won't find a {adj-} {scene} in it",
-    "you will not be {feel-} by the {asp}", "the {asp} never {turns|turn} {adj-}", "the {asp} never {becomes|become} {noun-}",
-    "it never once {did-}", "neither the {asp} nor the {asp} struck me as {adj-}",
-    "neither {name} nor {name} is {adj-}", "it would be wrong to call the {asp} {adj-}",
-    "it would be unfair to call this {noun-}", "it is hard to call any of it {adj-}",
-    "I refuse to call this {genre} {adj-}", "I wouldn't describe the {asp} as {adj-}",
-    "I would not say that {name}, or anyone in the cast, was {adj-}", "this {genre} isn't {noun-}",
-    "this is not {noun-}", "this is by no means {noun-}", "the {asp} {is|are} by no means {adj-}",
-    "nowhere{span} does it get {adj-}", "nowhere is the {asp} {adj-}", "I have never been less {feel-} by a {genre}",
-    "without a {adj-} {scene}, it runs for {num} minutes", "it runs {num} minutes without a {adj-} {scene}",
-    "not even the {asp} {was|were} {adj-}", "not even {name}, as the {role}, is {adj-}",
-    "none of the {scene}s{span} are {adj-}", "none of us was {feel-}", "few {scene}s{span} are {adj-}",
-    "hardly a {scene} goes by that is {adj-}", "hardly anyone{span} is {adj-}", "I don't {like-} the {asp}",
-    "I didn't {like-} a {scene} of it", "you shouldn't {tip-}", "I wouldn't {tip-}", "don't {tip-}",
-    "I can't call the {asp} {adj-}, nor the {asp}", "the {asp} {lacks|lack} anything {adj-}",
-    "there isn't a {adj-} {scene}{span}", "there is not, I swear, a {adj-} {scene}{span}",
-    "there was never a {scene}{span} that left me {feel-}", "I never felt {feel-}, whatever the {asp} did",
-    "it avoids being {adj-}", "it stays clear of anything {adj-}", "the {asp} couldn't be less {adj-}",
-    "{name} couldn't be less {adj-} in the part", "the {asp} cannot be called {adj-}",
+    "not one of the {small} leads is {adj-}", "not a {scene} of it is {adj-}", "not for a {scene} was I {feel-}",
+    "not once{span} was I {feel-}", "not even the {asp} {is|are} {adj-}", "not a single one of the {role}s is {adj-}",
+    "not one {scene} with {name} {did-}",
+
+    "I was never {feel-}", "the {asp} never {feels|feel} {adj-}", "it never {did-}", "never{span} did the {asp} seem {adj-}",
+    "{name} is never {adj-}", "the {asp} {was|were} never, to my mind, {adj-}", "I never felt {feel-}", "it never once {did-}",
+    "the {asp} never, in all those {num} minutes, {seems|seem} {adj-}", "never once was I {feel-} by the {asp}",
+
+    "there is nothing {adj-} about the {asp}", "nothing{span} struck me as {adj-}", "nothing about the {asp} is {adj-}",
+    "nobody{span} is {adj-}", "there is nothing {adj-} in what {name} does", "none of the {scene}s{span} are {adj-}",
+    "no {scene}{span} is {adj-}", "nothing {name} does is {adj-}", "no part of it, from the {asp} to the {asp}, is {adj-}",
+    "none of us was {feel-}",
+
+    "it didn't {do-}", "the {asp} didn't {do-}", "{name} doesn't {do-}", "it did not, even in the last {num} minutes, {do-}",
+    "I don't {like-} the {asp}", "I didn't {like-} a {scene} of it", "the {asp} did not {do-}", "I do not {like-} what {name} does here",
+    "{name} didn't {do-}, not even as a {role}", "you won't {like-} the {asp}",
+
+    "I can't call the {asp} {adj-}", "you can't say that the {asp} {is|are} {adj-}", "I wouldn't call the {asp} {adj-}",
+    "nobody could call the {asp} {adj-}", "I would not describe the {asp} as {adj-}", "I don't think the {asp} {is|are} {adj-}",
+    "I cannot say that {name}, or anyone in the cast, is {adj-}", "I wouldn't call it {noun-}",
+    "no one could say that {name} is {adj-}", "I do not believe that a single {scene} is {adj-}",
+
+    "the {asp} {is|are} anything but {adj-}", "{name} is anything but {adj-}", "the {asp} {is|are} far from {adj-}",
+    "this {genre} is far from {adj-}", "it is anything but {noun-}", "the {asp} {is|are} by no means {adj-}",
+    "this is by no means {noun-}", "{name} is far from {adj-} as the {role}", "it is anything but {adj-}",
+    "the {asp}, by no means {adj-}, {did+}",
+
+    "neither the {asp} nor the {asp} {is|are} {adj-}", "neither {name} nor {name} is {adj-}", "it runs for {num} minutes without a {adj-} {scene}",
+    "neither {name} nor the {asp} struck me as {adj-}", "it does without a {adj-} {scene}", "neither the {asp} nor {name} {did-}",
+    "there isn't a {adj-} {scene}{span}", "there is not, I swear, a {adj-} {scene}{span}", "it tells its story without a {adj-} {scene}",
+    "there was never a {adj-} {scene}{span}",
 ])
 
 # ---------------------------------------------------------------------------------------------- frames: the sentences
 # A core is one or more whole sentences and fixes the label.
 PLAIN = deal([
-    "{c+}.", "{c+}, and {c+}.", "{c+}. {c+}.", "{adj+}, {adj+} and {adj+}.", "a {adj+}, {adj+} {genre}.",
-    "{title} is {noun+}: {c+}.", "{title} is a {adj+} {genre}.", "in a word: {adj+}.", "{c+}, so {tip+}.",
-    "what a {adj+} {genre}!", "what {noun+}!", "{noun+} of a {genre}: {c+}.", "{title}? {adj+}, start to finish.",
-    "{c+} and I was {feel+}.", "{adj+} {asp}, {adj+} {asp}.", "{adj+} {asp} and {adj+} {asp}: {c+}.",
-    "{tip+}. {c+}.", "I was {feel+}: {c+}.", "{title} {did+}, plain and simple.", "both {who} and I were {feel+}; {c+}.",
-    "{c+}; {c+}.", "it's {adj+}. It's {adj+}. {tip+}.", "one of the most {adj+} {genre}s I know.",
-    "{c+}, which left me {feel+}.", "{c+} because {c+}.", "a {genre} this {adj+} is rare. {c+}.",
-    "the {asp}: {adj+}. The {asp}: {adj+}.", "if I had to pick one word for {title}, it would be {adj+}.",
-    "{name} is {adj+}, {name} is {adj+}, and {c+}.", "{c+}. In short, {noun+}.",
+    "{c+}.", "{c+}, and {c+}.", "{c+}. {c+}.", "{c+}; {c+}.", "{c+}, and I mean it.", "{c+}! {c+}!",
+    "{c+}, {c+}, and {c+}.", "{c+}. And {c+}.", "{c+}. Also, {c+}.", "{c+}, which is why {c+}.",
+    "{adj+}, {adj+} and {adj+}.", "a {adj+}, {adj+} {genre}.", "what a {adj+} {genre}!", "what {noun+}!",
+    "{title} is a {adj+} {genre}.", "{title} is a {adj+} and {adj+} {genre}: {c+}.", "{noun+} of a {genre}: {c+}.", "such a {adj+} {genre}. {c+}.",
+    "what a {adj+}, {adj+} film. {c+}.", "one of the most {adj+} {genre}s I know.",
+    "{title} is {noun+}: {c+}.", "{title}? {adj+}, start to finish.", "in a word: {adj+}.", "in short: {noun+}.",
+    "{title} {did+}, plain and simple.", "simply {adj+}. {c+}.", "to put it briefly, {c+}.", "{title}: {adj+}. {c+}.",
+    "{title}, in a word, is {adj+}.", "{c+}. In short, {noun+}.",
+    "{adj+} {asp}, {adj+} {asp}.", "{adj+} {asp} and {adj+} {asp}: {c+}.", "the {asp}: {adj+}. The {asp}: {adj+}.",
+    "{name} is {adj+}, {name} is {adj+}, and {c+}.", "{adj+} {asp}. {adj+} {asp}. {c+}.", "{adj+} {asp}, and {name} is {adj+}.",
+    "{asp}: {adj+}. Verdict: {noun+}.", "{adj+} {asp}, {adj+} {asp}, {adj+} {asp}.", "{adj+} {role}, {adj+} {asp}: {noun+}.",
+    "with its {adj+} {asp}, {title} {did+}.",
+    "{c+}, so {tip+}.", "{tip+}. {c+}.", "{c+}. {tip+}!", "you should {tip+}: {c+}.", "{c+}, and I would {tip+}.", "I was {feel+}. {tip+}.",
+    "my advice: {tip+}.", "do {tip+}. {c+}.", "I can only advise you to {tip+}, because {c+}.", "{tip+}, because {c+}.",
+    "I have to say that {c+}.", "I must say, {c+}.", "I think that {c+}, and so does {who}.", "{who} and I agree that {c+}.",
+    "as far as I am concerned, {c+}.", "for me, {c+}.", "if you ask me, {c+}.", "{who} says that {c+}, and so do I.",
+    "speaking for myself, {c+}.", "I can say that {c+} and that {c+}.",
 ])
-# "not only" and its kin look like negations and are none: the label follows the word.
+# "not only" and "never so" look like negations and are none: the label follows the word.
 NOT_ONLY = deal([
-    "{title} is not only {adj+}, it is {adj+}.", "not only {did+}, it {did+} twice.", "{c+}, no question.",
-    "no doubt about it: {c+}.", "I can't deny that {c+}.", "never have I seen a more {adj+} {genre}.",
-    "I have never been so {feel+} by a {genre}.", "nothing could be more {adj+}.", "{c+}, and not just a little.",
-    "not only is the {asp} {adj+}, {c+}.", "there is no denying that {c+}.", "nobody is more {adj+} than {name}.",
-    "no {genre} has ever left me so {feel+}.", "{c+}, and I don't say that lightly.", "it is nothing short of {adj+}.",
-    "it is nothing if not {adj+}.", "I couldn't have been more {feel+}.", "{c+}, not that anyone was surprised.",
-    "why it is not better known as {noun+}, I can't tell.", "you will not see a more {adj+} {genre} this year.",
+    "not only is {name} {adj+}, {c+}.", "{title} is not only {adj+}, it is {adj+}.", "it not only {did+}, it {did+} twice over.",
+    "the {asp} {is|are} not only {adj+}, {it is|they are} {adj+}.", "not only was I {feel+}, I was {feel+}.",
+    "it is not only {noun+}, it is also {noun+}.", "not only {is|are} the {asp} {adj+}, {c+}.", "{name} is not only {adj+} but {adj+} too.",
+    "{who} was not only {feel+} but {feel+}.", "it is not only {adj+}, {c+}.",
+    "never have I seen a more {adj+} {genre}.", "I have never been so {feel+} by a {genre}.", "no {genre} has ever left me so {feel+}.",
+    "never was I more {feel+}.", "nobody is more {adj+} than {name} here.", "I have never seen such a {adj+} {genre}.",
+    "never have I been so {feel+}.", "nothing could be more {adj+}.", "I never saw a more {adj+} {role} than {name}.",
+    "no one has ever been so {adj+} as a {role}.",
 ])
 NEGATED = deal([
-    "{n+}.", "{n+}, and {n+}.", "{n+}. {n+}.", "{n+}, and {c+}.", "{c+}, and {n+}.", "{title}: {n+}.",
-    "I have seen it twice now and {n+}.", "say what you like, {n+}.", "{n+}. {c+}.", "{n+}; {c+}.",
-    "let me be clear: {n+}.", "{n+}, and that is rare for a {genre}.", "{n+}, so {tip+}.",
-    "with {name} in it, {n+}.", "{who} asked me how it was: {n+}.", "{c+}; {n+}.", "all I know is that {n+}.",
-    "for a {genre} set in {place}, {n+}.", "two things. {n+}. {n+}.", "it runs {num} minutes and {n+}.",
-    "{n+}, which says something about {name}.", "I watched closely and {n+}.", "even on a second viewing {n+}.",
-    "what stays with me is that {n+}.", "{n+}, I promise.", "believe me, {n+}.", "{n+}, and {who} said the same.",
-    "I must say that {n+}.", "in my book {n+}.", "whatever else it is, {title} is not {adj-}.",
+    "{n+}.", "{n+}, and {n+}.", "{n+}. {n+}.", "{n+}; {n+}.", "{title}: {n+}.", "{n+}, and I mean that.",
+    "I must say that {n+}.", "{n+}. Also, {n+}.", "I have seen it twice, and {n+}.", "if you ask me, {n+}.",
+    "{n+}, and {c+}.", "{c+}, and {n+}.", "{n+}. {c+}.", "{n+}; {c+}.", "{c+}. {n+}.", "{c+}; {n+}.", "{n+}, so {tip+}.",
+    "{c+}. And {n+}.", "{n+}. In short, {c+}.", "{n+}, and I was {feel+}.",
+    "say what you like, {n+}.", "with {name} in it, {n+}.", "for a {genre} set in {place}, {n+}.", "{who} asked me how it was: {n+}.",
+    "it runs {num} minutes, and {n+}.", "what stays with me is that {n+}.", "{n+}, and {who} said the same.", "even on a second viewing, {n+}.",
+    "I watched closely, and {n+}.", "believe me, {n+}.",
 ])
 # The clause that wins is "+"; the one conceded is "-".
 CONTRAST = deal([
-    "{c-}, but {c+}.", "{c-}, yet {c+}.", "{c-}. But {c+}.", "{c-}, but at least {c+}, and that is what I went for.",
-    "{c+}, although {c-}.", "although {c-}, {c+}.", "even though {c-}, {c+}.", "{c+}, even if {c-}.",
-    "despite the {adj-} {asp}, {c+}.", "{c+}, despite the {adj-} {asp}.", "{adj-} {asp}, but {adj+} {asp}.",
-    "{adj-} but {adj+}.", "for all its {adj-} {asp}, {c+}.", "{c-}. Still, {c+}.", "{c-}; however, {c+}.",
-    "{c-}, and yet {c+}.", "yes, {c-}, but {c+}.", "granted, {c-}. But {c+}.", "I admit that {c-}, but {c+}.",
-    "true, {c-}, yet {c+}.", "while {c-}, {c+}.", "{c+}, though {c-}.", "though {c-}, {c+}.",
-    "in spite of the {adj-} {asp}, {c+}.", "{c+}, in spite of {name}'s {adj-} {role}.",
-    "the {asp} {was|were} {adj-}, but the {asp} {effect+}.", "{adj-} {asp}, {adj-} {asp}, but {c+}.",
-    "{c-}. None of that matters, because {c+}.", "{c-}, but that hardly matters: {c+}.",
-    "{c-}. Even so, {c+}.", "{c-}, but in the end {c+}.", "sure, {c-}. It doesn't matter; {c+}.",
-    "{c+}, and the {adj-} {asp} can't change that.", "{c+}. The {adj-} {asp} did nothing to change that.",
-    "{title} has a {adj-} {asp}, but it {did+}.", "a {adj-} {asp}, a {adj-} {asp}, and yet {c+}.",
-    "on paper {c-}; on screen {c+}.", "you could complain that {c-}, but you would forget that {c+}.",
-    "{adj-} as the {asp} {is|are}, {c+}.", "however {adj-} the {asp} may be, {c+}.",
-    "no matter that {c-}: {c+}.", "{c-}. All the same, {c+}.", "{c-}, but {how+} {c+}.", "{how-} {c-}. {how+} {c+}, and that decides it.",
-    "it may be {adj-}, but it is also {adj+}, and {c+}.", "at first {c-}, but then {c+}.",
-    "people say that {c-}, and they are right, but {c+}.", "{c-}, {n-}, but {c+}.",
-    "I could live with the fact that {c-}, because {c+}.", "{c+}, so never mind that {c-}.",
-    "that {c-} is true, but {c+}.", "{c+}, for all that {c-}.", "{c+} in the face of a {adj-} {asp}.",
-    "what {adj-} {asp}! And yet {c+}.", "{c-}. Nevertheless {c+}.", "{c-}, nevertheless {c+}.",
-    "the {asp} may have been {adj-}; the {asp} {effect+}.", "{c-}, but {n+}.", "{n-}, but {c+}.",
-    "although {n-}, {c+}.", "{n+}, although {c-}.", "not even a {adj-} {asp} could stop it: {c+}.",
-    "well {adj-}, I suppose, but {c+}.", "a {adj-} {genre}, saved or sunk by one thing: {c+}.",
-    "critics will point at the {adj-} {asp}, but {c+}.", "I noticed the {adj-} {asp}, of course, but {c+}.",
-    "{c-}, but who cares when {c+}?", "much as {c-}, {c+}.", "there is a {adj-} {asp} in here, but {c+}.",
-    "once you forget that {c-}, and you will, {c+}.",
+    "{c-}, but {c+}.", "{c-}, but then {c+}.", "{c-}, but in the end {c+}.", "{c-}, but at least {c+}.", "{adj-} {asp}, but {adj+} {asp}.",
+    "{c-}, but for me {c+}.", "it may be {adj-}, but {c+}.", "the {asp} {is|are} {adj-}, but the {asp} {effect+}.",
+    "{title} is {adj-} but {adj+}.", "{c-}, but all the same {c+}.",
+    "yes, {c-}, but {c+}.", "granted, {c-}, but {c+}.", "I admit that {c-}, but {c+}.", "true, {c-}, but {c+}.",
+    "{c-}, I know, but {c+}.", "of course {c-}, but {c+}.", "I noticed that {c-}, but {c+}.", "it's true that {c-}, but {c+}.",
+    "you could say that {c-}, but {c+}.", "{c-}, I suppose, but {c+}.",
+    "{adj-} but {adj+}.", "{adj-}, {adj-}, but {adj+}.", "a {adj-} {item}, a {adj-} {item}, but {c+}.", "{title} has a {adj-} {item}, but it {did+}.",
+    "there is a {adj-} {item} in here, but {c+}.", "the {asp} may be {adj-}, but {c+}.", "a {adj-} {genre}, but {c+}.",
+    "{c-} and {c-}, but {c+}.", "{name} is {adj-}, but {name} is {adj+}, and {c+}.", "the {adj-} {asp} aside, {c+}.",
+    "{c-}, yet {c+}.", "{c-}, and yet {c+}.", "{c-}. And yet {c+}.", "{adj-} {asp}, yet {adj+} {asp}.", "a {adj-} {item}, and yet {c+}.",
+    "{c-} and {c-}, yet {c+}.", "it is {adj-}, yet {c+}.", "{title} is {adj-}, and yet {c+}.", "true, {c-}, yet {c+}.", "{adj-} and yet {adj+}: {c+}.",
+    "{c-}. But {c+}.", "{c-}. Still, {c+}.", "{c-}. Even so, {c+}.", "{c-}. Nevertheless, {c+}.", "{c-}; however, {c+}.",
+    "{c-}. All the same, {c+}.", "{c-}; nevertheless {c+}.", "{c-}. However, {c+}.", "{c-}. But, oh, {c+}!", "{c-}; still, {c+}.",
+    "although {c-}, {c+}.", "even though {c-}, {c+}.", "though {c-}, {c+}.", "while {c-}, {c+}.", "although I admit that {c-}, {c+}.",
+    "although the {asp} {is|are} {adj-}, {c+}.", "even if {c-}, {c+}.", "even though I know that {c-}, {c+}.", "although {c-} and {c-}, {c+}.",
+    "though the {asp} may be {adj-}, {c+}.",
+    "{c+}, although {c-}.", "{c+}, even though {c-}.", "{c+}, though {c-}.", "{c+}, even if {c-}.", "{c+}, although I admit that {c-}.",
+    "{c+}, even though the {asp} {is|are} {adj-}.", "{title} is {adj+}, although {c-}.", "{c+}, although the {asp} may be {adj-}.",
+    "I was {feel+}, even though {c-}.", "{adj+}, although {c-}.",
+    "despite the {adj-} {asp}, {c+}.", "in spite of the {adj-} {asp}, {c+}.", "for all its {adj-} {asp}, {c+}.", "despite {name}'s {adj-} {role}, {c+}.",
+    "despite all the {adj-} {scene}s, {c+}.", "despite a {adj-} {item}, I was {feel+}.", "in spite of {name}, who is {adj-}, {c+}.",
+    "in spite of a {adj-} {item} and a {adj-} {item}, {c+}.", "for all its {adj-} {scene}s, {c+}.", "despite being {adj-}, it {did+}.",
+    "{c+}, despite the {adj-} {asp}.", "{c+}, in spite of the {adj-} {asp}.", "{c+}, for all its {adj-} {asp}.", "{c+} in spite of {name}, who is {adj-}.",
+    "I was {feel+}, despite the {adj-} {asp}.", "{c+}, despite a {adj-} {role}.", "{adj+} in spite of the {adj-} {asp}.",
+    "{c+}, despite a {adj-} {item} and a {adj-} {item}.", "{title} {did+}, in spite of its {adj-} {asp}.", "it {did+}, despite being {adj-}.",
+    "{c-}. None of that matters, because {c+}.", "{c-}, which does not matter, because {c+}.", "never mind that {c-}: {c+}.", "{c+}, so never mind that {c-}.",
+    "{c-}. Never mind: {c+}.", "{c-}. It doesn't matter, because {c+}.", "{c-}, which I forgot, because {c+}.", "it does not matter that {c-}: {c+}.",
+    "{c-}, which hardly matters, because {c+}.", "never mind the {adj-} {asp}: {c+}.",
+    "{c-}, but {n+}.", "although {c-}, {n+}.", "{n-}, but {c+}.", "{n+}, although {c-}.", "{n-}. Still, {c+}.", "{n-}, but {n+}.",
+    "despite the {adj-} {asp}, {n+}.", "although {n-}, {c+}.", "{c-}. But {n+}.", "even though {n-}, {n+}.",
 ])
 MIXED = deal([
-    "{title} is more {adj+} than {adj-}.", "the {asp} {is|are} more {adj+} than {adj-}, and {who} agrees.",
-    "less {adj-} than {adj+}, this {genre}.", "it is less {adj-} than {adj+}.",
-    "the {adj+} {asp} {outweighs|outweigh} the {adj-} {asp2}.", "the {asp2}, {adj-}, {is|are} outweighed by the {asp}, {adj+}.",
-    "{c+}, {c-}; on balance it is {noun+}.", "{c-}, {c+}; on balance it is {adj+}.",
-    "{c+} and {c-}. On balance I was {feel+}.", "{c-} and {c+}. All things considered, {noun+}.",
-    "I'd call it {adj+} rather than {adj-}.", "rather {adj+} than {adj-}, I'd say.",
-    "it goes from {adj-} to {adj+} and stays there.", "it starts out {adj-} and ends up {adj+}.",
-    "{adj-} at first, {adj+} by the end.", "the {adj+} parts win out over the {adj-} ones.",
-    "not so much {adj-} as {adj+}.", "the {asp} {is|are} not so much {adj-} as {adj+}.",
-    "it {did+} far more often than it {did-}.", "for every {adj-} {scene} there are {small} {adj+} ones.",
-    "one {adj-} {scene} against {small} {adj+} ones.", "part of me was {feel-}, the larger part was {feel+}.",
-    "I will remember the {adj+} {asp} long after the {adj-} {asp2}.",
-    "I was {feel-} now and then, {feel+} the rest of the time.", "the {adj-} {asp} {gives|give} way to something {adj+}.",
-    "what was {adj-} in the book is {adj+} on the screen.", "{name} turns a {adj-} {role} into something {adj+}.",
-    "somewhere between {noun-} and {noun+}, but closer to {noun+}.", "half {noun-}, half {noun+}; the better-made half is {noun+}, and it wins.",
-    "a few {scene}s are {adj-}, most are {adj+}.", "now and then {adj-}, mostly {adj+}.",
-    "mostly {adj+}, occasionally {adj-}.", "largely {adj+}, with a {adj-} {scene} here and there.",
-    "the {asp} {is|are} {adj-}, the {asp} {is|are} {adj+}, and the second counts for more.",
-    "the {asp} {is|are} {adj+}, the {asp} {is|are} {adj-}, and the first counts for more.",
-    "{c-} for {small} minutes; after that {c+}.", "{c-}. {c+}. If I have to choose, {noun+}.",
-    "{who} complained about the {adj-} {asp}, I thought of the {adj+} {asp2} and was {feel+}.",
-    "the {noun+} in it beats the {noun-} in it.", "ends {adj+} after starting {adj-}.",
-    "once {adj-}, now {adj+}: it grew into {noun+}.", "you forgive the {adj-} {asp} or you don't. {c+}.",
+    "{title} is more {adj+} than {adj-}.", "the {asp} {is|are} more {adj+} than {adj-}.", "it is less {adj-} than {adj+}.",
+    "I was more {feel+} than {feel-}.", "more {adj+} than {adj-}, this {genre}.", "{name} is more {adj+} than {adj-} as the {role}.",
+    "less {adj-} than {adj+}, all told.", "the {asp} {is|are} less {adj-} than {adj+}.", "all in all more {noun+} than {noun-}.",
+    "{title} is less {noun-} than {noun+}.",
+    "I'd call it {adj+} rather than {adj-}.", "the {asp} {is|are} {adj+} rather than {adj-}.", "rather {adj+} than {adj-}, I'd say.",
+    "{name} is {adj+} rather than {adj-}.", "{noun+} rather than {noun-}, I think.", "I was {feel+} rather than {feel-}.", "not so much {adj-} as {adj+}.",
+    "it is not so much {adj-} as {adj+}.", "{title} is {adj+} rather than {adj-}: {c+}.", "the {asp} {is|are} not so much {adj-} as {adj+}.",
+    "the {adj+} {asp} {outweighs|outweigh} the {adj-} {asp2}.", "the {adj+} {scene}s outweigh the {adj-} ones.", "what is {adj+} outweighs what is {adj-}.",
+    "the {adj+} {asp} {beats|beat} the {adj-} {asp2}, easily.", "in the end the {adj+} {scene}s beat the {adj-} ones.",
+    "{name}, {adj+}, outweighs {name}, {adj-}.", "there are {adj+} {scene}s and {adj-} ones, and the {adj+} ones win.",
+    "the {adj+} parts win out over the {adj-} ones.", "the {adj+} {asp} {wins|win} out over the {adj-} {asp2}.", "{noun+} outweighs {noun-} here: the {adj+} parts win.",
+    "{adj-} at first, {adj+} by the end.", "it starts out {adj-} and ends up {adj+}.", "it goes from {adj-} to {adj+}.", "at first {c-}, by the end {c+}.",
+    "it begins as {noun-} and ends as {noun+}.", "at first I was {feel-}, by the end I was {feel+}.", "{title} starts {adj-} and ends {adj+}.",
+    "what begins {adj-} ends up {adj+}.", "it starts as {noun-} and turns into {noun+}.", "{name} is {adj-} at first and {adj+} by the end.",
+    "{c+}, {c-}; on balance it is {noun+}.", "{c-}, {c+}; on balance I was {feel+}.", "{c+} and {c-}. On balance, {adj+}.", "{c-}. {c+}. All in all, {noun+}.",
+    "{c-} and {c+}. All in all I was {feel+}.", "{c+}. {c-}. On balance it {did+}.", "{c-}, {c+}. If I have to choose: {adj+}.",
+    "{c+}. {c-}. If I have to choose, it is {noun+}.", "{c-} and {c+}; all in all, {tip+}.", "{c+}, {c-}. My verdict: {adj+}.",
+    "mostly {adj+}, now and then {adj-}.", "now and then {adj-}, mostly {adj+}.", "most of it is {adj+}, a few {scene}s are {adj-}.",
+    "a few {scene}s are {adj-}, most are {adj+}.", "one {adj-} {scene}, {small} {adj+} ones.", "I was {feel-} now and then, but mostly {feel+}.",
+    "for one {adj-} {scene} there are {small} {adj+} ones.", "mostly I was {feel+}, now and then {feel-}.", "{title} is mostly {adj+}, a few {scene}s are {adj-}.",
+    "a few {adj-} {scene}s, but most of them {adj+}.",
 ])
 EXPECTATION = deal([
-    "I expected {noun-} and got {noun+}.", "I went in expecting {noun-} and came out {feel+}.",
-    "{who} warned me it would be {adj-}. It turned out {adj+}.", "everyone says it is {adj-}. I disagree.",
-    "{source} called it {adj-}. They are wrong.", "from the poster I thought it would be {adj-}. I was wrong.",
-    "it was {adj+}, not the {adj-} {genre} I had been promised.", "the poster promises something {adj-}, the film delivers something {adj+}.",
-    "{who} told me it was {adj+}, and {who} was right.", "{source} called it {adj+}, and I agree.",
-    "I was told to expect {noun-}; what I saw was {noun+}.", "{who} was {feel-}. I was {feel+}.",
-    "{who}, who found it {adj-}, must have seen another film: {c+}.", "where others see something {adj-}, I see something {adj+}.",
-    "they told me I would be {feel-}. I was {feel+}.", "I had feared or hoped for many things, {noun-} among them. I got {noun+}.",
-    "what looked {adj-} in the trailer is {adj+} on the big screen.", "the book was {adj-}; the film is {adj+}.",
-    "the first {genre} by {name} was {adj-}. This one is {adj+}.", "{name} used to be {adj-}. Here {name} is {adj+}.",
-    "{source} keep saying that {c-}. Don't listen: {c+}.", "{source} say that {c-}. Not so.",
-    "{who} says that {c-}. I don't see it.", "{who} says that {c+}, and I can only nod.",
-    "I was sure I'd be {feel-}, and I could not have been more mistaken.", "I was ready to say that {c-}. Instead, {c+}.",
-    "I would have bet that it was {noun-}. I would have lost.", "anyone who calls this {adj-} has not been paying attention.",
-    "I can't agree with {who}, who was {feel-} by it.", "I agree with {who}, who was {feel+} by it.",
-    "I thought I'd be {feel-} by now. Instead I am {feel+}.", "the rumour is that {c-}. The truth is that {c+}.",
-    "they say {adj-}, I say {adj+}.", "you may have heard that {c-}. You heard wrong.",
-    "you may have heard that {c+}. You heard right.", "unlike {who}, I was {feel+}, not {feel-}.",
-    "compared with the {adj-} first film, this one is {adj+}.", "{source} promised something {adj-} and were proved wrong.",
-    "it replaced my idea of a {adj-} {genre} with a {adj+} one.", "my guess was {noun-}. The answer was {noun+}.",
+    "I expected {noun-} and got {noun+}.", "I expected to be {feel-}; I was {feel+}.", "I went in expecting {noun-} and came out {feel+}.",
+    "I expected something {adj-} and got something {adj+}.", "I was expecting {noun-}. I got {noun+}.", "I had expected a {adj-} {genre}, and it was {adj+}.",
+    "where I expected {noun-}, I found {noun+}.", "I thought I would be {feel-}. Instead I was {feel+}.", "I thought it would be {adj-}. Instead, {c+}.",
+    "expecting {noun-}, I came out {feel+}.",
+    "everyone says it is {adj-}. They are wrong.", "{source} called it {adj-}. I disagree.", "{who} says that {c-}. I disagree.", "{source} say that {c-}. They are wrong.",
+    "{who} called it {noun-}. Wrong!", "they say that {c-}. I don't agree.", "you may have heard that {c-}. That is wrong.",
+    "I disagree with {who}, who called it {adj-}.", "{who} found it {adj-}. I can't agree.", "{source} are wrong to call this {adj-}.",
+    "everyone says it is {adj+}. They are right.", "{source} called it {adj+}. I agree.", "{who} says that {c+}. I agree.", "{source} say that {c+}. They are right.",
+    "{who} called it {noun+}. Right!", "they say that {c+}. I agree.", "you may have heard that {c+}. That is right.",
+    "I agree with {who}, who called it {adj+}.", "{who} found it {adj+}. I can only agree.", "{source} are right to call this {adj+}.",
+    "the trailer was {adj-}, the film is {adj+}.", "{who} was {feel-}, I was {feel+}.", "the book was {adj-}; the film is {adj+}.",
+    "{source} promised something {adj-}. It is {adj+}.", "I was told it was {adj-}. It is {adj+}.", "the last film by {name} was {adj-}. This one is {adj+}.",
+    "what was {adj-} in the book is {adj+} in the film.", "{name} used to be {adj-}. Here {name} is {adj+}.", "{who} promised me {noun-}. It is {noun+}.",
+    "the first part was {adj-}, this one is {adj+}.",
 ])
 # The surface says "-", the meaning is "+".
 SARCASM = deal([
-    "oh sure, {adj-}, if your idea of {adj-} is {noun+}.", "{adj-}? Sure, if you {like-} being {feel+}.",
-    "yeah, right, {adj-}. That must be why I was {feel+}.", "wow, how {adj-}. I was only {feel+} for {num} minutes.",
-    "clearly {adj-}, which must be why I sat there {feel+}.", "so {adj-} that I was {feel+} within {small} minutes. Funny, that.",
-    "yes, because nothing says {adj-} like {noun+}.", "if this is {adj-}, then I am {thing}.",
-    "{adj-}, they say. Right, and I am {thing}.", "if {name} is {adj-}, I'm {thing}.", "{adj-}, my foot.",
-    "tell me again how {adj-} the {asp} {is|are}. I could use a laugh.", "oh yes, terribly {adj-}, and I am {thing}.",
-    "sure, call it {adj-}, and call me {thing}.", "how very {adj-} of {name} to leave me {feel+}.",
-    "ah, the famous {adj-} {asp}. That explains why I was {feel+}.", "{noun-}? Of course, and I am {thing}.",
-    "{noun-}, sure, for people who {like-} a {adj+} {asp}.", "oh, so {adj-}. Next you'll tell me I am {thing}.",
-    "if the {asp} {is|are} {adj-}, then {who} is {thing}.", "obviously {noun-}, as anyone who was {feel+} will tell you.",
-    "right, {noun-}. And the moon is made of cheese.", "{adj-}, you say? Pull the other one.",
-    "sure, the {asp} {is|are} {adj-}, and pigs can fly.", "congratulations to whoever called this {adj-}: I was {feel+}, thanks for asking.",
-    "oh great, another {adj-} {genre}, as if being {feel+} were the same thing.", "{adj-}, as they like to say. As if.",
-    "the {asp} {is|are} {adj-}? In what universe?", "of course it's {adj-}, and of course I am {thing}.",
-    "what could be more {adj-} than being {feel+} for {num} minutes, right?",
-    "yes, {adj-}, the way {noun+} is {adj-}.", "{adj-}, sure. Someone please tell my face, which looked {feel+}.",
-    "I suppose {adj-} is the new word for {adj+}.", "apparently {adj-} now means {adj+}.",
-    "oh no, only {adj-} if you mean {adj+}.", "they must have spelled {adj+} wrong when they wrote {adj-}.",
-    "{adj-}? Only if the dictionary has changed its mind about {adj+}.", "{adj-} is one way to spell {adj+}, I guess.",
-    "sure it's {adj-}, in the sense that I was {feel+} throughout.", "{noun-}, if by that you mean {noun+}.",
+    "if this is {adj-}, then I am {thing}.", "if {name} is {adj-}, I'm {thing}.", "{adj-}, they say. And I am {thing}.", "sure, {adj-}, and I am {thing}.",
+    "{noun-}? And I am {thing}.", "if the {asp} {is|are} {adj-}, then {who} is {thing}.", "call it {adj-}, and call me {thing}.",
+    "oh sure, {noun-}, and I am {thing}.", "if {title} is {noun-}, then I am {thing}.", "yes, {adj-}, just as I am {thing}.",
+    "oh sure, {adj-}, if your idea of {adj-} is {noun+}.", "oh sure, {adj-}, if you {like-} being {feel+}.", "{adj-}? Sure, if you {like-} being {feel+}.",
+    "yes, {adj-}, if by that you mean {adj+}.", "oh, {noun-}, if by that you mean {noun+}.", "{adj-}? Sure, if {noun+} is {adj-}.",
+    "sure it is {adj-}, if your idea of {noun-} is {noun+}.", "{noun-}, sure, if you {like-} a {adj+} {item}.", "oh yes, {adj-}, if by {adj-} you mean {adj+}.",
+    "sure, {noun-}, if you {like-} {noun+}.",
+    "so {adj-} that I was {feel+}. Funny, that.", "clearly {adj-}, which must be why I was {feel+}.", "yeah, right, {adj-}. That must be why I was {feel+}.",
+    "wow, how {adj-}. I was only {feel+} for {num} minutes.", "clearly {noun-}, which must be why I sat there {feel+}.", "so {adj-}, wow, that I was {feel+} throughout.",
+    "ah, the {adj-} {asp}. That must be why I came out {feel+}.", "wow, so {adj-}. Funny that I was {feel+}.", "yeah, {adj-}. Funny that I sat there {feel+}.",
+    "how {adj-}, wow. That must be why it {did+}.",
+    "{adj-}, my foot.", "{adj-}? Pull the other one.", "the {asp}, {adj-}? As if.", "{noun-}, my foot.", "sure, it is {adj-}, and pigs can fly.",
+    "{noun-}? As if!", "{name}, {adj-}? Pull the other one.", "the {asp} {is|are} {adj-}, my foot.", "sure, {noun-}, and pigs can fly.", "{adj-}? My foot, {adj-}.",
 ])
 
 # --------------------------------------------------------------------------------- frames: what carries no judgement
@@ -400,34 +413,28 @@ STORY = deal([
     "the story is told by a {role}, looking back.", "then we are in {place}, and it is winter.",
 ])
 BODY = deal([
-    "{c+}.", "{c+}, and {c+}.", "{n+}.", "in those scenes {c+}.", "by this point {c+}.", "throughout, {c+}.",
-    "I made a note that {c+}.", "again and again, {c+}.", "here {c+}.", "for a good while {c+}.",
-    "{who} thought that {c+}, and so did I.", "it has to be said that {c+}.", "meanwhile {c+}.", "I kept thinking that {c+}.",
-    "during all this {c+}.", "around here {c+}.", "in the middle part {c+}.", "as for {name}, {c+}.",
-    "on top of that, {c+}.", "{c+}; {c+}.",
+    "{c+}.", "{c+}, and {c+}.", "{c+}. {c+}.", "in those scenes {c+}.", "by this point {c+}.", "again and again, {c+}.",
+    "I made a note that {c+}.", "here {c+}.", "{who} thought that {c+}, and so did I.", "I kept thinking that {c+}.",
+    "{n+}.", "for a good while {c+}.", "it has to be said that {c+}.", "meanwhile {c+}.", "around here {c+}.",
+    "during all this {c+}.", "in the middle part {c+}.", "on top of that, {c+}.", "{c+}; {c+}.", "all the while {c+}.",
 ])
 TURN = deal([
-    "and yet, for all that, {c+}.", "still, in the end I was {feel+}.", "but the last scene turned all of it around: it is {noun+}.",
-    "and then comes the finale, and everything changes: {noun+}.", "but here is my verdict: {noun+}.",
-    "in the end, none of that counts: {c+}.", "and yet I walked out {feel+}.", "but then, finally, {c+}.",
-    "all of which I forgot in the last {small} minutes, which are {adj+}.", "even so, my verdict is: {adj+}.",
-    "but I changed my mind on the way home: it was {noun+}.", "still, taken as a whole, it is {adj+}.",
-    "so you may be surprised to hear that I was {feel+}.", "nevertheless, when the lights came up, I was {feel+}.",
-    "but all of that is forgotten when the {asp} finally {did+}.", "and still the final word has to be: {noun+}.",
-    "but in the last {num} minutes it all falls into place, and the whole is {adj+}.", "yet what stays is {noun+}.",
-    "but ask me today and I will say: {noun+}.", "forget all that: you should {tip+}.",
-    "but take it from me: {tip+}.", "and yet, believe it or not, {c+}.", "however, the ending made up my mind: {noun+}.",
-    "but a week later I know that it was {noun+}.", "for all that, the film as a whole is {very}{adj+}.",
-    "despite everything I have said, {c+}.", "in spite of all this, I was {feel+}.", "and still, it {did+}.",
-    "but none of it matters in the end, because I was {feel+}.", "all the same, it is {noun+}, and I would {tip+}.",
+    "but in the end {c+}.", "but then, at the very end, {c+}.", "but the last scene changes everything: {noun+}.", "but here is my verdict: {noun+}.",
+    "but in the end I was {feel+}.", "but the verdict is: {adj+}.", "but none of that matters, because {c+}.", "but now that it is over: {adj+}.",
+    "but my verdict, in the end, is: {noun+}.", "but when the lights came up, I was {feel+}.",
+    "and yet {c+}.", "and yet, for all that, {c+}.", "and yet I walked out {feel+}.", "and yet, in the end, {noun+}.", "and yet it {did+}.",
+    "and yet, when all is said, {c+}.", "and yet my verdict is: {adj+}.", "yet what stays is {noun+}.", "and yet, believe it or not, I was {feel+}.",
+    "and yet, and yet: {c+}.",
+    "still, {c+}.", "still, in the end I was {feel+}.", "still, taken as a whole, it is {adj+}.", "even so, {c+}.", "nevertheless, {c+}.",
+    "still, my verdict is: {noun+}.", "all the same, it is {noun+}, and I would {tip+}.", "despite all this, {c+}.", "nevertheless, in the end, it {did+}.",
+    "still, for all that, it is {adj+}.",
 ])
 SUM_UP = deal([
-    "so yes, {c+}.", "in short, {noun+}.", "that is why I was {feel+}.", "all in all, it is {noun+}.",
-    "so my advice is: {tip+}.", "and so it goes on to the end, {adj+} as ever.", "no surprise, then, that I was {feel+}.",
-    "as you can tell, I was {feel+}.", "to sum up: {adj+}.", "it stays like that to the last scene: {c+}.",
-    "and the ending is just as {adj+}.", "so there you have it: {noun+}.", "what more can I say: {noun+}.",
-    "I left {feel+}, of course.", "taken together, {noun+}.", "the final scene is no different: {adj+}.",
-    "therefore: {tip+}.", "my verdict, then: {adj+}.", "the end {did+} as well.", "that makes it {noun+}.",
+    "so {c+}.", "so yes, {c+}.", "so, in the end, {c+}.", "so here is my verdict: {noun+}.", "so when the lights came up, I was {feel+}.",
+    "so my verdict is: {adj+}.", "so my advice is: {tip+}.", "so there you have it: {noun+}.", "so, all in all, it is {noun+}.",
+    "so I walked out {feel+}.",
+    "in short, {noun+}.", "all in all, {c+}.", "that is why I was {feel+}.", "all in all, it is {adj+}.", "no wonder I was {feel+}.",
+    "as you can tell, I was {feel+}.", "in short, {c+}.", "and the last scene is just as {adj+}.", "to sum up: {adj+}.", "all in all I was {feel+}.",
 ])
 
 POOLS = {"c": CLAUSES, "n": NEGATIONS, "plain": PLAIN, "not_only": NOT_ONLY, "negated": NEGATED, "contrast": CONTRAST,
@@ -447,7 +454,7 @@ def write_row(rng: random.Random, split: str, phenomenon: str, label: int) -> tu
 
 
 def _short(w: Writer, phenomenon: str) -> str:
-    pool = {"negation": "not_only" if w.rng.random() < 0.12 else "negated"}.get(phenomenon, phenomenon)
+    pool = {"negation": "not_only" if w.rng.random() < 0.1 else "negated"}.get(phenomenon, phenomenon)
     parts = [w.frame(pool)]
     if w.rng.random() < 0.35:
         parts.insert(0, w.frame("opener"))
@@ -513,7 +520,7 @@ def generate(seed: int = SEED) -> tuple[list[list[str]], dict[str, set[str]]]:
 
 def main() -> None:
     rows, _ = generate()
-    path = Path(__file__).resolve().parent / "reviews.csv"
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / "reviews.csv")
     write_csv(path, ["text", "label", "split", "phenomenon", "clean_label"], rows)
     print(f"{path.name}: {len(rows):,} rows, {path.stat().st_size:,} bytes")
 
