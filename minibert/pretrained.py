@@ -271,7 +271,8 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         raise UserError(f"'{name}' has no revision '{revision}' on the hub; leave --revision out, or give one of its "
                         "branches, tags or commits.") from None
     except errors.LocalEntryNotFoundError:
-        raise UserError(f"the hub could no longer be reached while '{name}' was fetched; run the same command again.") from None
+        raise UserError(f"the hub does not answer as it should while '{name}' is fetched; check the network (and HF_ENDPOINT "
+                        "if it is set), then run the same command again.") from None
     except errors.EntryNotFoundError:
         raise UserError(f"'{name}' on the hub has no config.json, so it is not a checkpoint that can be loaded.") from None
     except errors.HfHubHTTPError as e:

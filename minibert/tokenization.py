@@ -77,7 +77,7 @@ class Tokenizer:
         self.mask_id = backend.token_to_id(special["mask_token"]) if "mask_token" in special else None
         self.layout = _layout(backend, self.cls_id, self.sep_id, segments)
         self._special_ids = {i for i in (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id) if i is not None}
-        self._display = _display_rule(backend)
+        self._bytes = _byte_alphabet() if isinstance(backend.model, models.BPE) else None
         self._long_run = _long_run(backend)
 
     # ---------------------------------------------------------------- text → content ids
@@ -145,17 +145,20 @@ class Tokenizer:
                 stride: int = 64) -> list[tuple[list[int], list[int]]]:
         """A long text as several model inputs, neighbours sharing `stride` content tokens; at least one window.
 
-        Of a pair, `a` is cut into windows and each carries `b`, itself kept to half of the room.
-        Raises UserError unless 0 <= stride < the content tokens of one window.
+        Of a pair, `a` is cut into windows and each carries `b`, cut to half of the room where both are long.
+        Raises UserError unless 0 <= stride < the content tokens that every window has.
         """
         room = self.room(max_len, pair=b is not None)
-        kept_b = None if b is None else cut(b, room - min(len(a), room - room // 2), "right")
-        size = room - (0 if kept_b is None else len(kept_b))
-        if not 0 <= stride < size:
-            raise UserError(f"stride {stride} must be at least 0 and below {size}, the text tokens of one window at "
+        narrowest = room if b is None else room - room // 2
+        if not 0 <= stride < narrowest:
+            raise UserError(f"stride {stride} must be at least 0 and below {narrowest}, the text tokens of one window at "
                             f"max_len {max_len}.")
-        last = max(len(a) - stride, 1)  # a window starting here or later would hold only what its neighbour holds
-        return [self._wrap(list(map(int, a[start:start + size])), kept_b) for start in range(0, last, size - stride)]
+        kept_b = None if b is None else cut(b, max(room - len(a), room // 2), "right")
+        size = room - len(kept_b or [])
+        if len(a) <= size:
+            return [self._wrap(cut(a, size, "right"), kept_b)]
+        # A window that began within the last `stride` tokens would hold only what its neighbour holds.
+        return [self._wrap(cut(a[start:start + size], size, "right"), kept_b) for start in range(0, len(a) - stride, size - stride)]
 
     def _wrap(self, a: list[int], b: list[int] | None = None) -> tuple[list[int], list[int]]:
         before, between, after, segments = (self.layout.before, self.layout.between, self.layout.after,
@@ -197,12 +200,20 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """One displayable string per id. WordPiece keeps its ## (a piece that continues a word); byte-level and
-        sentencepiece tokens show the space they begin with ("Ġfilm", "▁film" → " film"). Unknown ids: "<id 123>"."""
+        sentencepiece tokens show the space they begin with ("Ġfilm", "▁film" → " film"); of a character that is split
+        over several tokens each shows "\ufffd". An id outside the vocabulary: "<id 123>"."""
         out = []
         for i in map(int, ids):
             token = self._backend.id_to_token(i) if 0 <= i < self.vocab_size else None
-            out.append(f"<id {i}>" if token is None else token if i in self._special_ids else self._display(token))
+            out.append(f"<id {i}>" if token is None else token if i in self._special_ids else self._show(token))
         return out
+
+    def _show(self, token: str) -> str:
+        if self._bytes is None:
+            return token.replace("▁", " ")
+        if all(c in self._bytes for c in token):  # an added token is stored as it reads
+            return bytes(self._bytes[c] for c in token).decode("utf-8", "replace")
+        return token
 
     def unknown_share(self, ids: Sequence[int]) -> float:
         """Share of ids that are the unknown token, 0.0 for an empty text: above some percent the model reads little."""
@@ -224,6 +235,8 @@ class Tokenizer:
         lengths = [n for n in (max_len or length, self.max_tokens) if n is not None]
         config: dict[str, Any] = {"tokenizer_class": _class_name(self._backend, self.family), **self._special,
                                   **_casing(self._backend)}
+        if not isinstance(self._backend.model, models.WordPiece):  # RoBERTa's class knows [CLS] and [SEP] by these names too
+            config["bos_token"], config["eos_token"] = self._special["cls_token"], self._special["sep_token"]
         if lengths:
             config["model_max_length"] = min(lengths)
         config["truncation_side"] = side if truncate is None else "left" if truncate == "left" else "right"
@@ -482,16 +495,6 @@ def _layout(backend: tokenizers.Tokenizer, cls_id: int, sep_id: int, segments: b
 
 
 # -------------------------------------------------------------------- display
-
-def _display_rule(backend: tokenizers.Tokenizer) -> Callable[[str], str]:
-    if isinstance(backend.model, models.WordPiece):
-        return lambda token: token
-    if isinstance(backend.model, models.Unigram):
-        return lambda token: token.replace("▁", " ")
-    to_byte = _byte_alphabet()
-    return lambda token: (bytes(to_byte[c] for c in token).decode("utf-8", "replace")
-                          if all(c in to_byte for c in token) else token)
-
 
 def _byte_alphabet() -> dict[str, int]:
     """Byte-level BPE writes each byte as one visible character: itself if printable, else the next one from U+0100 on."""

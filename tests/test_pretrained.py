@@ -279,7 +279,8 @@ def test_wrong_name_and_private(hub, load):
     assert "accept its terms" in load("org/gated", token="hf_right")
 
 
-@pytest.mark.parametrize("status, word", [(403, "may not read"), (429, "too many requests"), (500, "status 500"), (418, "418")])
+@pytest.mark.parametrize("status, word", [(403, "may not read"), (429, "too many requests"), (500, "status 500"), (418, "418"),
+                                          (200, "HF_ENDPOINT")])
 def test_other_refusals(hub, load, status, word):
     hub.status = status
     said = load("org/refused")
