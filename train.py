@@ -742,7 +742,7 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
     for old in [*out.glob("*.png"), out / "report.md", out / "errors.csv", out / "run.json"]:
         old.unlink(missing_ok=True)  # of the run that --overwrite replaces
     save_classifier(model, out)
-    task.tokenizer.save(out)
+    task.tokenizer.save(out, flags.max_len, flags.truncate)
     write_csv(out / "history.csv", HISTORY, at.history)
     write_json(out / "metrics.json", {"val": {**figures, "baselines": task.floors}})
     checkpoint.seal_run(out, info, ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
