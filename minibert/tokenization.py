@@ -76,7 +76,7 @@ class Tokenizer:
             backend.token_to_id(special[f"{name}_token"]) for name in ("pad", "unk", "cls", "sep"))
         self.mask_id = backend.token_to_id(special["mask_token"]) if "mask_token" in special else None
         self.layout = _layout(backend, self.cls_id, self.sep_id, segments)
-        self._special_ids = {i for i in (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id) if i is not None}
+        self._special_ids = {self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id}
         self._bytes = _byte_alphabet() if isinstance(backend.model, models.BPE) else None
         self._long_run = _long_run(backend)
 
@@ -158,7 +158,8 @@ class Tokenizer:
         if len(a) <= size:
             return [self._wrap(cut(a, size, "right"), kept_b)]
         # A window that began within the last `stride` tokens would hold only what its neighbour holds.
-        return [self._wrap(cut(a[start:start + size], size, "right"), kept_b) for start in range(0, len(a) - stride, size - stride)]
+        starts = range(0, len(a) - stride, size - stride)
+        return [self._wrap(cut(a[start:start + size], size, "right"), kept_b) for start in starts]
 
     def _wrap(self, a: list[int], b: list[int] | None = None) -> tuple[list[int], list[int]]:
         before, between, after, segments = (self.layout.before, self.layout.between, self.layout.after,
@@ -289,7 +290,7 @@ def load_tokenizer(name_or_folder: str | Path, revision: str | None = None) -> T
     Reads tokenizer.json; else vocab.txt with the casing of tokenizer_config.json; else vocab.json + merges.txt.
     Raises UserError, one sentence, when none is there or a file is damaged.
     """
-    folder = Path(name_or_folder)
+    folder = Path(name_or_folder).expanduser()
     if not folder.is_dir():
         from .pretrained import resolve
         folder = resolve(str(name_or_folder), revision=revision, weights=False).folder
@@ -411,7 +412,8 @@ def _from_merges(folder: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer
     model = _library(lambda: models.BPE(vocab=vocab, merges=merges),
                      f"{folder / 'vocab.json'} and merges.txt do not make a byte-level BPE tokenizer")
     backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=_switch(settings, "add_prefix_space", folder / "vocab.json") or False)
+    prefix_space = _switch(settings, "add_prefix_space", folder / "vocab.json") or False
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
     backend.decoder = decoders.ByteLevel()
     return backend
 
