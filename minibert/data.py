@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 import torch
@@ -143,15 +143,23 @@ def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label"
 
 
 def load_rows(path: str | Path, names: list[str], text_col: str = "text", label_col: str = "label",
-              multi_label: bool = False) -> Split:
-    """A whole file as one labelled split under a trained model's label `names`; unseen labels are an error that lists them."""
+              multi_label: bool = False, say: Callable[[str], Any] = print) -> Split:
+    """A whole file as one labelled split under a trained model's label `names`.
+
+    Tells `say` what was dropped or odd. Raises UserError as `load_data` does; labels the model has not are listed.
+    """
     text_cols, label_cols = _column_names(text_col, "--text-col", 2), _column_names(label_col, "--label-col", None)
     if Path(path).suffix.lower() not in sources.SUFFIXES:
         raise UserError(f"{path} must be a .csv, .tsv or .jsonl file.")
     table = sources.read_table(path, text_cols, label_cols, multi_label=multi_label)
     report = DataReport(Path(path).stem, str(path))
-    raw = {"train": _rows_with_text("train", table, text_cols, label_cols, multi_label, report)}
-    return _encode(raw["train"], _label_names(raw, names, multi_label, report), multi_label)
+    part = _rows_with_text("all", table, text_cols, label_cols, multi_label, report)
+    split = _encode(part, _label_names({"all": part}, names, multi_label, report), multi_label)
+    for lines in report.dropped.values():
+        say(f"note        {path}: {len(lines):,} rows dropped, empty text in {label_names.line_numbers(lines)}")
+    for line in (*table.notes, *report.warnings):
+        say(f"note        {path}: {line}")
+    return split
 
 
 def _column_names(text: str, flag: str, most: int | None) -> list[str]:
@@ -180,7 +188,7 @@ def _rows_with_text(split: str, table: Table, text_cols: list[str], label_cols: 
     keep = [i for i in range(len(table)) if all(t[i].strip() for t in texts)]
     if len(keep) < len(table):
         kept = set(keep)
-        report.dropped[table.where, split] = [table.lines[i] for i in range(len(table)) if i not in kept]
+        report.dropped[split] = [table.lines[i] for i in range(len(table)) if i not in kept]
     report.read[split] = len(table)
     if not keep:
         raise UserError(f"{table.where} holds no row with a text{'' if split == 'all' else f' for {split}'}.")
@@ -312,10 +320,10 @@ def apply_corrections(dataset: Dataset, path: str | Path) -> str:
     for line, text, truth, correction in zip(table.lines, *(table.columns[c] for c in ("text", "truth", "correction"))):
         if not correction.strip():
             continue
-        names = [n.strip() for n in correction.split("|")] if dataset.multi_label else [correction.strip()]
+        names = [n.strip() for n in correction.split("|") if n.strip()] if dataset.multi_label else [correction.strip()]
         if not set(names) <= set(dataset.labels):
-            raise UserError(f"{path}, line {line}: the correction {correction!r} is no label of this data"
-                            f"{cli.nearest(names[0], dataset.labels)}; the labels are {', '.join(dataset.labels[:12])}.")
+            raise UserError(f"{path}, line {line}: the correction {correction[:60]!r} is no label of this data"
+                            f"{cli.nearest(names[0], dataset.labels)}; the labels are {sources.some(dataset.labels)}.")
         wanted[text, truth] = (np.isin(dataset.labels, names).astype(np.float32) if dataset.multi_label
                                else dataset.labels.index(names[0]))
     if not wanted:
@@ -342,9 +350,10 @@ class DataReport:
     name: str
     where: str
     read: dict[str, int] = field(default_factory=dict)                      # rows by split as given ("all": one file)
-    dropped: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # (file, split) → lines with an empty text
+    dropped: dict[str, list[int]] = field(default_factory=dict)             # split as given → lines with an empty text
     sizes: dict[str, int] = field(default_factory=dict)                     # rows by split as used
     counts: dict[str, dict[str, int]] = field(default_factory=dict)         # split as given → label → rows
+    no_label: dict[str, int] = field(default_factory=dict)                  # multi-label: split as given → rows without
     repeats: dict[str, int] = field(default_factory=dict)                   # rows whose text stands earlier in the split
     shared: dict[tuple[str, str], int] = field(default_factory=dict)        # different texts that two splits share
     conflicts: list[str] = field(default_factory=list)
@@ -357,6 +366,8 @@ class DataReport:
         distinct = {key: set(t) for key, t in texts.items()}
         for key, split in splits.items():
             self.counts[key] = dict(zip(split.names, map(int, _class_counts(split))))
+            if multi_label:
+                self.no_label[key] = int((split.labels.sum(1) == 0).sum())
             self.repeats[key] = len(split) - len(distinct[key])
         keys = list(splits)
         self.shared = {(a, b): len(distinct[a] & distinct[b]) for i, a in enumerate(keys) for b in keys[i + 1:]}
@@ -386,16 +397,17 @@ class DataReport:
         lost = sum(map(len, self.dropped.values()))
         say("data", f"{self.name} ({self.where})")
         say("rows", f"{sum(self.read.values()):,} read, {lost:,} dropped"
-            + "".join(f"; empty text in {file}: {label_names.line_numbers(lines)}" for (file, _), lines in self.dropped.items()))
+            + "".join(f"; empty text in {key}: {label_names.line_numbers(lines)}" for key, lines in self.dropped.items()))
         say("splits", ", ".join(f"{key} {n:,}" for key, n in self.sizes.items() if n)
             + ("" if self.sizes.get("test") else ", no test rows"))
         for key, counts in self.counts.items():
-            say("classes" if key == "all" else f"  {key}", _balance(counts))
+            rows = self.read[key] - len(self.dropped.get(key, ()))
+            say("classes" if key == "all" else f"  {key}", _balance(counts, rows, self.no_label.get(key)))
         for note in self.notes:
             say("note", note)
-        within = [f"{n:,} within {key}" for key, n in self.repeats.items()]
-        across = [f"{n:,} texts shared by {a} and {b}" for (a, b), n in self.shared.items()]
-        say("duplicates", "exact repeats: " + ", ".join(within + across)
+        found = [f"{n:,} within {key}" for key, n in self.repeats.items() if n]
+        found += [f"{n:,} texts shared by {a} and {b}" for (a, b), n in self.shared.items() if n]
+        say("duplicates", (f"exact repeats: {', '.join(found)}" if found else "no text stands twice")
             + (" (they stay, for comparability; evaluate.py also reports without them)" if any(self.shared.values()) else ""))
         if self.conflicts:
             say("conflicts", f"{len(self.conflicts):,} rows give a text another label than before: "
@@ -405,19 +417,21 @@ class DataReport:
         return out
 
 
-def _balance(counts: dict[str, int]) -> str:
-    total = max(sum(counts.values()), 1)
+def _balance(counts: dict[str, int], rows: int, no_label: int | None) -> str:
+    """Rows per label, in index order where they are few, and what the simplest answer would score."""
     by_size = sorted(counts.items(), key=lambda item: -item[1])
-    shown = [f"{n} {c:,} ({c / total:.1%})" for n, c in (by_size if len(by_size) <= 12 else by_size[:5])]
-    if len(by_size) > 12:
-        shown += [f"… {len(by_size)} in all, the smallest {by_size[-1][0]} {by_size[-1][1]:,}"]
-    return f"{', '.join(shown)}; majority baseline {by_size[0][1] / total:.1%}"
+    shown = [f"{n} {c:,} ({c / rows:.1%})" for n, c in (counts.items() if len(counts) <= 12 else by_size[:5])]
+    if len(counts) > 12:
+        shown.append(f"… {len(counts)} in all, the smallest {by_size[-1][0]} {by_size[-1][1]:,}")
+    if no_label is not None:
+        return f"{', '.join(shown)}; {sum(counts.values()) / rows:.2f} labels a row, {no_label:,} rows without any"
+    return f"{', '.join(shown)}; majority baseline {by_size[0][1] / rows:.1%}"
 
 
 def sample_rows(split: Split, n: int = 20, seed: int = 42) -> list[str]:
     """`n` random rows as printable lines, to be read by a person: wrong labels are found by reading."""
     chosen = split.take(np.random.default_rng(seed).permutation(len(split))[:n])
-    shown = [_one_line(chosen.label_text(i) or "(none)", 24) for i in range(len(chosen))]
+    shown = [_one_line(chosen.label_text(i) or "(none)", 40) for i in range(len(chosen))]
     width = max(map(len, shown), default=0)
     return [f"  {label:<{width}}  {_one_line(text)}" for label, text in zip(shown, joined_texts(chosen))]
 

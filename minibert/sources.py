@@ -52,7 +52,8 @@ def read_source(spec: str | os.PathLike, text_cols: list[str], label_cols: list[
     spec = str(spec)
     if spec in EMBEDDED:
         path = Path(__file__).resolve().parent.parent / "data" / f"{spec}.csv"
-        return spec, split_column(read_table(path, text_cols, label_cols, multi_label=multi_label))
+        table = read_table(path, text_cols, label_cols, multi_label=multi_label)
+        return spec, split_column(dataclasses.replace(table, where=f"data/{spec}.csv"))
     path = imdb.download(cache_folder(), quiet=quiet) if spec == "imdb" else Path(spec)
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
@@ -292,7 +293,7 @@ def _name_columns(path: Path, header: list[str], need: list[str], notes: list[st
     for name in need:
         at = _find(name, header)
         if at is None:
-            raise UserError(f"{path} has no column {name!r}{cli.nearest(name, header)}: its first line names "
+            raise UserError(f"{path} has no column {name!r}{cli.nearest(name, filter(str.isprintable, header))}: its first line names "
                             f"{some(header)}; choose with --text-col and --label-col, and check that the first line "
                             f"is a header.")
         if header[at] != name:

@@ -162,6 +162,10 @@ def test_d5_labels_of_a_saved_model_fix_names_and_order(tmp_path):
     assert len(split) == 20 and split.label_text(0) == "neg" and split.labels[0] == 1 and split.rows[0] == 2
     with pytest.raises(UserError, match="'pos' are not among the 1 labels of the model"):
         data.load_rows(path, ["neg"])
+    said = []
+    split = data.load_rows(write(tmp_path / "b.csv", "Text;label\na;pos\n ;neg\nb;neg\n"), ["neg", "pos"], say=said.append)
+    assert split.texts == ["a", "b"] and split.rows.tolist() == [2, 4]
+    assert "1 rows dropped, empty text in line 3" in said[0] and len(said) == 3
 
 
 # ------------------------------------------------------------------------------------------------ D7
