@@ -801,7 +801,7 @@ def check_out(flags: Flags, out: Path) -> None:
     if all(map(checkpoint.finished, runs)):
         raise UserError(f"{out} holds a run that has ended; choose another --out, or --overwrite to replace it.")
     if flags.resume:
-        if not any(checkpoint.finished(r) or checkpoint.has_state(r) for r in runs) and not out.is_dir():
+        if not out.is_dir():  # a folder without a state is a run killed before its first one: it starts anew
             raise UserError(f"--resume: {out} holds nothing to go on from; leave --resume out to start.")
         return
     if any(checkpoint.finished(r) or checkpoint.has_state(r) for r in runs):
@@ -814,8 +814,9 @@ def main(argv: list[str]) -> int:
     out = Path(flags.out)
     with processes(device) as procs, contextlib.ExitStack() as held:
         say = print if procs.first and not flags.quiet else lambda line: None
-        on_first(procs, lambda: held.enter_context(folder_lock(out, "a training run")) and None)
         check_out(flags, out)
+        procs.wait()
+        on_first(procs, lambda: held.enter_context(folder_lock(out, "a training run")))
         say("recipe      " + ", ".join(f"--{k.replace('_', '-')} {getattr(flags, k)}" for k in RECIPE) + f", --out {out}")
         task = prepare(flags, procs, say)
         results = []
