@@ -189,7 +189,7 @@ def swap_names(text: str, rng: random.Random) -> str:
 def swap_numbers(text: str, rng: random.Random) -> str:
     """Whole numbers become others of the same length; ratings (8/10, 4 stars, 90 %, out of 5) are left alone."""
     rating = r"(?!\d|[.,]\d|\s*(?:/|%|out of|of \d|stars?|points?|percent))"
-    before = r"(?<![\d/.,$£€])(?<!out of )(?<!rate )(?<!give it )(?<!score of )"
+    before = r"(?<![\d/.,$£€])(?<!of )(?<!rate )(?<!give it )(?<!score of )"
     return re.sub(before + r"[1-9]\d{1,3}" + rating, lambda m: m.group()[0] + "".join(rng.choice("0123456789") for _ in m.group()[1:]), text)
 
 

@@ -45,7 +45,7 @@ def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:
     p, denominator = k / n, 1 + z * z / n
     middle = (p + z * z / (2 * n)) / denominator
     half = z / denominator * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return max(0.0, min(p, middle - half)), min(1.0, max(p, middle + half))
 
 
 def newcombe(k1: int, n1: int, k2: int, n2: int) -> tuple[float, float]:

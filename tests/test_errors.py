@@ -39,6 +39,15 @@ FILLER = "the a of and to in it was is that film story scene actor music light c
 WORDS = ["awful dull bad".split(), "great good fine".split()]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Everything here is so small that a second thread costs more than it brings."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
     texts = [" ".join(FILLER + sum(WORDS, []) + "but not zebra yesterday urgent late refund broken hello".split())] * 3
