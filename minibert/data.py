@@ -113,7 +113,7 @@ def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label"
     if seed < 0:
         raise UserError(f"the seed {seed} must be 0 or more.")
     if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):
-        raise UserError(f"validation {val_fraction} and test {test_fraction} must be shares of the rows, together below 1.")
+        raise UserError(f"validation {val_fraction} and test {test_fraction} must be shares of the rows, below 1 together.")
     text_cols, label_cols = _column_names(text_col, "--text-col", 2), _column_names(label_col, "--label-col", None)
     if spec == "aspects":
         if not multi_label:
@@ -165,7 +165,8 @@ def load_rows(path: str | Path, names: list[str], text_col: str = "text", label_
 def _column_names(text: str, flag: str, most: int | None) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names) or len(set(names)) < len(names) or (most and len(names) > most):
-        raise UserError(f"{flag} {text!r}: give {'one column, or two as a,b' if most else 'a column, or several as a,b,c'}.")
+        wanted = "one column, or two as a,b" if most else "one column, or several as a,b,c"
+        raise UserError(f"{flag} {text!r}: give {wanted}.")
     return names
 
 
@@ -192,7 +193,8 @@ def _rows_with_text(split: str, table: Table, text_cols: list[str], label_cols: 
     report.read[split] = len(table)
     if not keep:
         raise UserError(f"{table.where} holds no row with a text{'' if split == 'all' else f' for {split}'}.")
-    table = Table(table.where, {c: [v[i] for i in keep] for c, v in table.columns.items()}, [table.lines[i] for i in keep])
+    columns = {c: [v[i] for i in keep] for c, v in table.columns.items()}
+    table = Table(table.where, columns, [table.lines[i] for i in keep])
     used = {*text_cols, *label_cols, ""}
     words = label_names.parse(table, label_cols, multi_label, report.warnings)
     return _Raw(table.columns[text_cols[0]], words, np.array(table.lines, dtype=np.int64),
@@ -216,7 +218,8 @@ def _label_names(raw: dict[str, _Raw], given: list[str] | None, multi_label: boo
 
 
 def _encode(part: _Raw, known: list[str], multi_label: bool) -> Split:
-    return Split(part.texts, label_names.encode(part.labels, known, multi_label), part.rows, known, part.pairs, part.extra)
+    labels = label_names.encode(part.labels, known, multi_label)
+    return Split(part.texts, labels, part.rows, known, part.pairs, part.extra)
 
 
 def _class_counts(split: Split) -> np.ndarray:
@@ -283,8 +286,8 @@ def carve(split: Split, fraction: float, seed: int) -> np.ndarray:
             taken[s] += sizes[g]
             left[s] -= 1
     if not mask.any():
-        raise UserError(f"{len(split):,} rows ({len(first):,} different texts, {len(texts[texts > 0]):,} classes) are too few "
-                        f"to set some aside for validation or test; add rows, or give val and test files.")
+        raise UserError(f"{len(split):,} rows ({len(first):,} different texts, {np.count_nonzero(texts):,} classes) are too "
+                        f"few to set some aside for validation or test; add rows, or give val and test files.")
     return mask[groups]
 
 
@@ -297,7 +300,7 @@ def _strata(split: Split) -> np.ndarray:
 
 
 def wiring_rows(train: Split, n: int) -> Split:
-    """The first `n` rows for --overfit, taken in turn from every class; texts with two labels cannot be fitted and stay out."""
+    """The first `n` rows for --overfit, from every class in turn; texts with two labels cannot be fitted and stay out."""
     usable = np.flatnonzero(~train.conflicting())
     strata = _strata(train)[usable]
     turn = np.zeros(len(usable), dtype=np.int64)
@@ -338,7 +341,7 @@ def apply_corrections(dataset: Dataset, path: str | Path) -> str:
                 done[key] += 1
                 used.add(at)
     return (f"corrections {done['training']:,} labels of training and {done['validation']:,} of validation replaced; "
-            f"{len(wanted) - len(used):,} of {len(wanted):,} corrections are for other rows (test labels are never touched)")
+            f"{len(wanted) - len(used):,} of {len(wanted):,} corrections are for other rows (test labels stay as they are)")
 
 
 # ---------------------------------------------------------------------------------------------- report
@@ -381,14 +384,14 @@ class DataReport:
         if not multi_label:
             train = self.counts.get("train") or self.counts["all"]
             if len(train) > 20 and len(train) > sum(train.values()) / 2:
-                self.warnings.append(f"{len(train)} different labels on {sum(train.values())} rows: is --label-col right?")
+                self.warnings.append(f"{len(train):,} labels on {sum(train.values()):,} rows: is --label-col right?")
 
     def missing_classes(self, split: Split, key: str, multi_label: bool) -> None:
         missing = [n for n, c in zip(split.names, _class_counts(split)) if not c]
         if missing:
-            shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             self.warnings.append(f"{key} has no row of {len(missing)} of {len(split.names)} "
-                                 f"{'labels' if multi_label else 'classes'} ({shown}): nothing is measured for them there")
+                                 f"{'labels' if multi_label else 'classes'} ({sources.some(missing, 5)}): nothing is measured "
+                                 f"for them there")
 
     def lines(self) -> list[str]:
         """The report, one printable line each."""
@@ -407,8 +410,8 @@ class DataReport:
             say("note", note)
         found = [f"{n:,} within {key}" for key, n in self.repeats.items() if n]
         found += [f"{n:,} texts shared by {a} and {b}" for (a, b), n in self.shared.items() if n]
-        say("duplicates", (f"exact repeats: {', '.join(found)}" if found else "no text stands twice")
-            + (" (they stay, for comparability; evaluate.py also reports without them)" if any(self.shared.values()) else ""))
+        stay = " (they stay, for comparability; evaluate.py also reports without them)" if any(self.shared.values()) else ""
+        say("duplicates", (f"exact repeats: {', '.join(found)}" if found else "no text stands twice") + stay)
         if self.conflicts:
             say("conflicts", f"{len(self.conflicts):,} rows give a text another label than before: "
                 + "; ".join(self.conflicts[:3]) + ("; …" if len(self.conflicts) > 3 else ""))
@@ -452,12 +455,12 @@ def token_length_report(lengths: np.ndarray, max_len: int) -> list[str]:
     for size in sorted({128, 256, 512, max_len}):
         cut = np.minimum(lengths, size)
         cost = float((cut.astype(np.float64) ** 2).sum()) / full  # attention compares every token with every token
-        out.append(f"  {size:>5} keeps {np.mean(lengths <= size):6.1%} whole and {cut.sum() / lengths.sum():6.1%} of the tokens; "
-                   f"attention costs {cost:.0%} of what 512 costs{'   <- --max-len' if size == max_len else ''}")
+        out.append(f"  {size:>5} keeps {np.mean(lengths <= size):6.1%} whole and {cut.sum() / lengths.sum():6.1%} of the "
+                   f"tokens; attention costs {cost:.0%} of what 512 costs{'   <- --max-len' if size == max_len else ''}")
     lost = np.maximum(lengths - max_len, 0)
     shortest = int(np.sort(lengths)[int(np.ceil(0.95 * len(lengths))) - 1])
-    out.append(f"  --max-len {max_len} discards {lost.sum() / lengths.sum():.1%} of the tokens, of {np.mean(lost > 0):.1%} of the texts; "
-               f"the shortest that keeps 95 % whole is {shortest:,}")
+    out.append(f"  --max-len {max_len} discards {lost.sum() / lengths.sum():.1%} of the tokens, of {np.mean(lost > 0):.1%} of "
+               f"the texts; the shortest that keeps 95 % whole is {shortest:,}")
     return out
 
 
@@ -561,7 +564,7 @@ def unknown_share(tokenizer: Tokenizer, store: TokenStore) -> float:
 # ---------------------------------------------------------------------------------------------- batches
 
 def length_buckets(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Row indices of each batch of an epoch: every row once, rows of a batch of similar length, so that little is padding.
+    """Row indices of each batch of an epoch: every row once, those of a batch of similar length, so that little is padding.
 
     A function of (seed, epoch) alone. The rows are shuffled, cut into stretches of 50 batches, sorted by length within
     each stretch, and the batches shuffled again: random enough to train on, sorted enough to pad little. The rows that
@@ -582,7 +585,8 @@ def length_buckets(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) 
 def balanced_rows(labels: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     """(n,) row indices drawn with replacement so that every class is equally likely: a function of (seed, epoch)."""
     if labels.ndim != 1:
-        raise UserError("--sampler balanced draws by class; rows with several labels have none: use --class-weights balanced.")
+        raise UserError("--sampler balanced draws by class, and rows with several labels have none; use --class-weights "
+                        "balanced.")
     counts = np.bincount(labels)
     chance = 1.0 / (counts[labels] * np.count_nonzero(counts))
     return np.random.default_rng([seed, epoch, 1]).choice(len(labels), size=len(labels), p=chance / chance.sum())
@@ -590,7 +594,7 @@ def balanced_rows(labels: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 def collate(tokenizer: Tokenizer, store: TokenStore, rows: Sequence[int], max_len: int, truncate: str = "right",
             pair_store: TokenStore | None = None) -> dict[str, torch.Tensor]:
-    """{"input_ids", "attention_mask", "token_type_ids"}, each (B, S) int64 on the CPU, padded to the longest of these rows."""
+    """{"input_ids", "attention_mask", "token_type_ids"}: (B, S) int64 on the CPU, padded to the longest of these rows."""
     seconds = [None] * len(rows) if pair_store is None else [pair_store.row(i) for i in rows]
     return tokenizer.pad([tokenizer.build(store.row(i), b, max_len, truncate) for i, b in zip(rows, seconds)])
 

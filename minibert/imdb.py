@@ -64,7 +64,7 @@ def read_archive(path: str | os.PathLike, quiet: bool = False) -> dict[str, Colu
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError, IndexError) as e:
         if isinstance(e, UserError):
             raise
-        raise UserError(f"{path} is not a whole .tar.gz archive ({e}); it is truncated or damaged: fetch it again.") from None
+        raise UserError(f"{path} is no whole .tar.gz archive ({e}); it is truncated or damaged: fetch it again.") from None
     return _columns(str(path), found)
 
 
@@ -91,7 +91,7 @@ class _Header(tarfile.TarInfo):
         names = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
                  tarfile.GNUTYPE_LONGLINK)
         if info.size < 0 or (info.type in names and info.size > MAX_HEADER) or info.size > MAX_UNPACKED:
-            raise UserError(f"the archive has a member of {info.size:,} bytes ({info.name[:60]!r}); it is not the IMDB archive.")
+            raise UserError(f"the archive has a member of {info.size:,} bytes ({info.name[:60]!r}); it is not the IMDB one.")
         return info
 
 
@@ -99,9 +99,9 @@ def _member(member: tarfile.TarInfo, path: Path) -> tuple[str, str, str] | None:
     """(split, label, file name) of a labelled review, None for what is not one; raises UserError for what is hostile."""
     name = member.name.removeprefix("./")
     if name.startswith("/") or ".." in name.split("/") or "\\" in name:
-        raise UserError(f"{path} holds a member whose path leaves the archive ({member.name[:80]!r}); do not trust this file.")
+        raise UserError(f"{path} holds a member whose path leaves the archive ({member.name[:80]!r}); do not trust it.")
     if not (member.isfile() or member.isdir()) or member.issparse():
-        raise UserError(f"{path} holds a link or a device ({member.name[:80]!r}); the IMDB archive holds only files and folders.")
+        raise UserError(f"{path} holds a link or a device ({member.name[:80]!r}); the IMDB archive has files and folders only.")
     match = LAYOUT.fullmatch(name)
     if match is None or not member.isfile():
         return None
@@ -209,7 +209,8 @@ def _fetch(url: str, part: Path, quiet: bool) -> None:
     except UserError:
         raise
     except (OSError, ValueError, http.client.HTTPException) as e:  # ValueError: what is no URL
-        raise UserError(f"the download of {url} broke off after {have:,} bytes ({getattr(e, 'reason', None) or e}); {again}.") from None
+        why = getattr(e, "reason", None) or e
+        raise UserError(f"the download of {url} broke off after {have:,} bytes ({why}); {again}.") from None
     if total is not None and have < total:
         raise UserError(f"the download of {url} broke off after {have:,} of {total:,} bytes; {again}.")
 
@@ -219,4 +220,5 @@ def _check_md5(part: Path, md5: str, url: str) -> None:
         got = hashlib.file_digest(f, "md5").hexdigest()
     if got != md5:
         part.unlink()
-        raise UserError(f"the download of {url} is damaged (MD5 {got}, published {md5}); it was deleted: run the command again.")
+        raise UserError(f"the download of {url} is damaged (MD5 {got}, published {md5}); it was deleted: run the command "
+                        f"again.")

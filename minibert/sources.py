@@ -80,7 +80,8 @@ def _imdb_tables(where: Path, splits: dict[str, imdb.Columns], text_cols: list[s
                  ) -> dict[str, Table]:
     if (text_cols, label_cols) != (["text"], ["label"]):
         raise UserError("IMDB is not a table: leave --text-col and --label-col out.")
-    return {split: Table(str(where), columns, list(range(1, len(columns["text"]) + 1))) for split, columns in splits.items()}
+    running = lambda columns: list(range(1, len(columns["text"]) + 1))
+    return {split: Table(str(where), columns, running(columns)) for split, columns in splits.items()}
 
 
 def read_folder(folder: Path, text_cols: list[str], label_cols: list[str], *, multi_label: bool) -> dict[str, Table]:
@@ -293,9 +294,9 @@ def _name_columns(path: Path, header: list[str], need: list[str], notes: list[st
     for name in need:
         at = _find(name, header)
         if at is None:
-            raise UserError(f"{path} has no column {name!r}{cli.nearest(name, filter(str.isprintable, header))}: its first line names "
-                            f"{some(header)}; choose with --text-col and --label-col, and check that the first line "
-                            f"is a header.")
+            hint = cli.nearest(name, filter(str.isprintable, header))
+            raise UserError(f"{path} has no column {name!r}{hint}: its first line names {some(header)}; choose with "
+                            f"--text-col and --label-col, and check that the first line is a header.")
         if header[at] != name:
             notes.append(f"the column {header[at]!r} is read as {name!r}")
         columns[at] = name

@@ -151,7 +151,7 @@ def test_d5_one_class_is_refused_with_the_counts_and_a_class_missing_from_a_spli
     write(folder / "train.csv", table(plain(20, ("a", "b"))))
     write(folder / "val.csv", table(["x,a"]))
     d = data.load_data(folder)
-    assert "val has no row of 1 of 2 classes (b)" in printed(d)
+    assert "val has no row of 1 of 2 classes ('b')" in printed(d)
     assert d.test is None and "no test rows" in printed(d)
 
 
