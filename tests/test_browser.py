@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from minibert.predictor import Predictor
 from test_predictor import make_run
-from test_serve import RunningServer
+from test_serve import local_server
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -36,13 +37,17 @@ class Browser:
         self.driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         port = None
         for line in self.driver.stdout:
-            if "on port" in line:
+            if "started successfully on port" in line:
                 port = int(line.strip().rstrip(".").split()[-1])
                 break
         self.session = f"http://127.0.0.1:{port}/session"
         options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={profile}"]}
-        answer = self._send("POST", "", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options,
-                                                                          "goog:loggingPrefs": {"browser": "ALL"}}}})
+        capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        try:
+            answer = self._send("POST", "", {"capabilities": {"alwaysMatch": capabilities}})
+        except BaseException:
+            self.driver.terminate()
+            raise
         self.session += "/" + answer["sessionId"]
 
     def _send(self, method, path, body=None):
@@ -86,9 +91,9 @@ class Browser:
 
     def text(self, id):
         """The text of an element as the user sees it; "" where it is hidden."""
-        return self.script(f"return document.getElementById('{id}').innerText")
+        return self.script(f"const e = document.getElementById('{id}'); return e.checkVisibility() ? e.innerText : ''")
 
-    def wait(self, code, seconds=60):
+    def wait(self, code, seconds=30):
         """Until the JavaScript expression is true."""
         until = time.monotonic() + seconds
         while not self.script(f"return !!({code})"):
@@ -123,7 +128,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with RunningServer(make_run(tmp_path_factory.mktemp("browser") / "run")) as running:
+    with local_server(Predictor(make_run(tmp_path_factory.mktemp("browser") / "run"))) as running:
         yield running
 
 
@@ -131,13 +136,13 @@ def server(tmp_path_factory):
 def page(browser, server):
     browser.devtools("Emulation.clearDeviceMetricsOverride")
     browser.devtools("Emulation.setEmulatedMedia", features=[])
-    browser.open(server.url)
+    browser.open(f"http://127.0.0.1:{server.port}/")
     browser.wait("document.getElementById('model').textContent.includes('neg')")
     return browser
 
 
 def test_typing_a_text_shows_label_bars_tokens_and_attention(page, server):
-    expected = server.predict("the plot was dull but the acting saved it")
+    expected, = server.predictor.predict(["the plot was dull but the acting saved it"])
     page.type("text", "the plot was dull but the acting saved it")
     page.press(CONTROL, ENTER)
     page.wait("!document.getElementById('attention').hidden")
@@ -196,7 +201,7 @@ def test_several_lines_make_a_table(page, server):
     page.classify("\n".join(texts) + "\n\n")
     rows = page.script("return [...document.querySelectorAll('#rows tr')].map(r => [...r.cells].map(c => c.innerText))")
     assert [row[0] for row in rows] == texts
-    assert [row[1] for row in rows] == [server.predict(text)["label"] for text in texts]
+    assert [row[1] for row in rows] == [answer["label"] for answer in server.predictor.predict(texts)]
     assert page.text("many-title") == "3 texts" and page.text("verdict") == ""
     page.shoot("table")
     page.script("document.getElementById('lines').checked = false")
@@ -259,8 +264,8 @@ def test_dark_and_light_are_readable(page, scheme):
 
 def test_a_multi_label_model_shows_its_set_and_thresholds(browser, tmp_path):
     run = make_run(tmp_path / "run", ("acting", "plot", "music"), True, thresholds={"acting": 0.0, "plot": 0.0, "music": 1.1})
-    with RunningServer(run) as server:
-        browser.open(server.url)
+    with local_server(Predictor(run)) as server:
+        browser.open(f"http://127.0.0.1:{server.port}/")
         browser.wait("document.getElementById('model').textContent.includes('acting')")
         browser.classify("the plot was dull")
         assert sorted(browser.text("verdict").split(", ")) == ["acting", "plot"]
@@ -269,8 +274,8 @@ def test_a_multi_label_model_shows_its_set_and_thresholds(browser, tmp_path):
 
 
 def test_a_pair_model_asks_for_both_texts(browser, tmp_path):
-    with RunningServer(make_run(tmp_path / "run", text_col=["a", "b"])) as server:
-        browser.open(server.url)
+    with local_server(Predictor(make_run(tmp_path / "run", text_col=["a", "b"]))) as server:
+        browser.open(f"http://127.0.0.1:{server.port}/")
         browser.wait("!document.getElementById('second-field').hidden")
         browser.type("second", "a warm film")
         browser.classify("the plot was dull")
@@ -279,8 +284,8 @@ def test_a_pair_model_asks_for_both_texts(browser, tmp_path):
 
 
 def test_a_server_that_goes_away_is_a_sentence_and_the_text_stays(browser, tmp_path):
-    with RunningServer(make_run(tmp_path / "run")) as server:
-        browser.open(server.url)
+    with local_server(Predictor(make_run(tmp_path / "run"))) as server:
+        browser.open(f"http://127.0.0.1:{server.port}/")
         browser.classify("the plot was dull")
     browser.classify("is anyone there")
     assert "does not answer" in browser.text("error")
