@@ -36,12 +36,15 @@ def _figure(path: str | os.PathLike, rows: int = 1, columns: int = 1, size: tupl
         plt.close(figure)
 
 
-def short_name(name: str, most: int = 28) -> str:
-    """A label as it is drawn: one line, its middle left out if long, `$` not read as the start of a formula."""
+def shortened(name: str, most: int = 28) -> str:
+    """A label on one line, its middle left out if it is long: names of one kind differ at their ends."""
     name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
-    if len(name) > most:
-        name = name[:most - 9] + "…" + name[-8:]
-    return name.replace("$", r"\$")
+    return name if len(name) <= most else name[:most - 9] + "…" + name[-8:]
+
+
+def short_name(name: str, most: int = 28) -> str:
+    """A label as it is drawn: shortened, and `$` not read as the start of a formula."""
+    return shortened(name, most).replace("$", r"\$")
 
 
 def short_names(labels: Sequence[str]) -> list[str]:

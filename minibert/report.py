@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any, Sequence
 
+from .plots import shortened
+
 FLOORS = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression", "nb": "naive-Bayes-weighted logistic regression"}
 FULL_TABLE = 12  # classes up to which a confusion matrix is also written as a table of numbers
 BEGIN, END = "<!-- done: begin -->", "<!-- done: end -->"
@@ -55,12 +57,13 @@ def warnings_of(figures: dict[str, Any]) -> list[str]:
     out = []
     never = figures["never_predicted"]
     if never:
-        names = ", ".join(f"'{n}'" for n in never[:8]) + (f" and {len(never) - 8} more" if len(never) > 8 else "")
+        names = ", ".join(f"'{shortened(n)}'" for n in never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
         out.append(f"never predicted: {names}; accuracy hides that, recall is 0. Try --class-weights balanced, more "
                    "epochs, or more rows of it")
     if figures["absent"]:
         out.append(f"{len(figures['absent'])} of {len(figures['labels'])} classes have no row here "
-                   f"({', '.join(figures['absent'][:5])}{', …' if len(figures['absent']) > 5 else ''}): nothing is known about them")
+                   f"({', '.join(map(shortened, figures['absent'][:5]))}{', …' if len(figures['absent']) > 5 else ''}): nothing is "
+                   "known about them")
     if figures.get("stuck"):
         out.append(figures["stuck"])
     if figures["n"] < 200:
@@ -124,16 +127,17 @@ def lines(folder: Path, figures: dict[str, Any]) -> list[str]:
 
 def _class_lines(figures: dict[str, Any]) -> list[str]:
     classes = figures["per_class"]
-    shown = sorted(classes, key=lambda name: classes[name]["recall"])[:10] if len(classes) > 20 else list(classes)
-    width = min(24, max(map(len, shown)))
-    rows = [f"  {name[:width]:<{width}}  {c['precision']:9.4f} {c['recall']:9.4f} {c['f1']:9.4f} {c['support']:9,}"
+    present = sorted((n for n in classes if classes[n]["support"]), key=lambda name: classes[name]["recall"])
+    shown = present[:10] if len(classes) > 20 else list(classes)
+    width = min(28, max(map(len, shown)))
+    rows = [f"  {shortened(name):<{width}}  {c['precision']:9.4f} {c['recall']:9.4f} {c['f1']:9.4f} {c['support']:9,}"
             for name, c in ((n, classes[n]) for n in shown)]
     head = f"  {'':<{width}}  precision    recall        f1   support"
     return ([f"  the 10 of {len(classes)} classes with the lowest recall"] if len(classes) > 20 else []) + [head] + rows
 
 
 def _confusion_lines(figures: dict[str, Any]) -> list[str]:
-    names = [n[:12] for n in figures["labels"]]
+    names = [shortened(n, 12) for n in figures["labels"]]
     return ["  row = truth, column = prediction", "  " + " " * 13 + " ".join(f"{n:>12}" for n in names)] + [
         f"  {n:<12} " + " ".join(f"{v:>12,}" for v in row) for n, row in zip(names, figures["confusion_matrix"])]
 
@@ -148,7 +152,7 @@ def _slice_lines(slices: dict[str, Any]) -> list[str]:
     out = [f"slices      by {slices['column']}"]
     for value, s in slices["values"].items():
         floor = "".join(f"  {name} {f['macro_f1']:.4f}" for name, f in s["baselines"].items() if name != "majority")
-        out.append(f"  {(value or '(empty)')[:24]:<24} {s['n']:7,}  accuracy {s['accuracy']:.4f}  macro-F1 {s['macro_f1']:.4f}{floor}")
+        out.append(f"  {shortened(value or '(empty)', 24):<24} {s['n']:7,}  accuracy {s['accuracy']:.4f}  macro-F1 {s['macro_f1']:.4f}{floor}")
     return out
 
 
