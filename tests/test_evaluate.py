@@ -197,6 +197,28 @@ def test_the_ledger_itself(tmp_path, monkeypatch):
     assert ledger.record("abc", ["r3"]) == 4  # a damaged line is a look of unknown date, not a look forgotten
 
 
+# ── wrong labels: found, corrected, trained again, compared ──────────────────────────────────────────────────────
+
+def test_corrections_go_round(run, tmp_path, capsys):
+    go(run, "--label-errors")
+    with open(run / "errors.csv", newline="") as f:
+        errors = list(csv.DictReader(f))
+    figures = figures_of(run)
+    on_test = round(100 * (1 - figures["accuracy"]))
+    suspects = errors[on_test:]  # after the test errors come the suspect training rows
+    assert len(suspects) == figures["errors"]["train_label_errors"]["suspect"] > 0
+    wrong = [e for e in suspects if (e["truth"] == "positive") != bool(set(GOOD) & set(e["text"].split()))]
+    assert len(wrong) / len(suspects) > 0.5  # planted in a tenth of the rows
+    for e in wrong:
+        e["correction"] = e["predicted"]
+    write_rows(tmp_path / "mine.csv", [[e[c] for c in evaluate.ERROR_COLUMNS] for e in errors], evaluate.ERROR_COLUMNS)
+    corrected = tmp_path / "corrected"
+    train.main(["--config", str(run / "run.json"), "--corrections", str(tmp_path / "mine.csv"), "--out", str(corrected), "--quiet"])
+    go(corrected, "--again", "--compare", run)
+    assert "mine.csv" in (corrected / "report.md").read_text() and figures_of(corrected)["looks"] == 2
+    assert "other data" not in (corrected / "report.md").read_text()  # the test rows are the same
+
+
 # ── seeds, comparison, table, signature ──────────────────────────────────────────────────────────────────────────
 
 def test_a_family_is_one_look_with_mean_spread_and_worst(family, tmp_path, capsys):
