@@ -282,11 +282,13 @@ def faithful(predictor: Predictor, maps: Maps, seed: int = 0, random_orders: int
     content, effect = maps.reading.content, maps.by_method["occlusion"]
     rng = np.random.default_rng(seed)
     orders = [content[np.argsort(-m[content], kind="stable")] for m in maps.by_method.values()]
-    areas = area(deletion_curves(predictor, maps.reading, orders + [rng.permutation(content) for _ in range(random_orders)]))
-    found = {name: {"deletion_area": float(a), "spearman": spearman(m[content], np.abs(effect[content]) if name in UNSIGNED
-                                                                     else effect[content])}
-             for (name, m), a in zip(maps.by_method.items(), areas)}
-    return found | {"random": {"deletion_area": float(areas[len(orders):].mean()), "spearman": 0.0}}
+    orders += [rng.permutation(content) for _ in range(random_orders)]
+    areas = area(deletion_curves(predictor, maps.reading, orders))
+    found = {}
+    for (name, values), a in zip(maps.by_method.items(), areas):
+        asked = np.abs(effect) if name in UNSIGNED else effect
+        found[name] = {"deletion_area": float(a), "spearman": spearman(values[content], asked[content])}
+    return found | {"random": {"deletion_area": float(areas[-random_orders:].mean()), "spearman": 0.0}}
 
 
 @dataclass
@@ -363,7 +365,7 @@ def explain(predictor: Predictor, text: str, max_tokens: int = 128, pair: str | 
 
 @dataclass
 class Inspection:
-    """What `--inspect` shows: `lines` for the terminal, `markdown` for the report, the heatmap's `png` if a folder was given."""
+    """What `--inspect` shows: `lines` for the terminal, `markdown` for the report, and the heatmap if a folder was given."""
     lines: list[str]
     markdown: str
     png: Path | None
@@ -389,11 +391,12 @@ def inspect(predictor: Predictor, text: str, folder: str | Path | None = None, l
         slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-") or "text"
         png = Path(folder) / f"attention-{slug}-layer{shown}.png"
         heatmap(png, reading, heads, f"[CLS] attention, layer {shown} of {layers}")
-    head = (f"{predictor.labels[reading.target]} (p = {reading.probabilities[reading.target]:.3f}), {len(reading.tokens)} tokens"
+    label, confidence = predictor.labels[reading.target], float(reading.probabilities[reading.target])
+    head = (f"{label} (p = {confidence:.3f}), {len(reading.tokens)} tokens"
             + (f" of a text of {reading.total}, the rest was cut" if len(reading.content) < reading.total else ""))
-    figures = {"text": text, "label": predictor.labels[reading.target], "layer": shown, "tokens": reading.tokens,
-               "confidence": float(reading.probabilities[reading.target]), "special": reading.special.tolist(),
-               "heads": heads.astype(float).tolist(), "maps": {k: v.astype(float).tolist() for k, v in maps.by_method.items()},
+    figures = {"text": text, "label": label, "confidence": confidence, "layer": shown, "tokens": reading.tokens,
+               "special": reading.special.tolist(), "heads": heads.astype(float).tolist(),
+               "maps": {name: values.astype(float).tolist() for name, values in maps.by_method.items()},
                "faithfulness": methods, "integral": {"difference": maps.integral.difference, "gap": maps.integral.gap,
                                                    "steps": maps.integral.steps, "complete": maps.integral.complete}}
     return Inspection(_inspection_lines(head, maps, heads, shown, methods),
@@ -402,28 +405,31 @@ def inspect(predictor: Predictor, text: str, folder: str | Path | None = None, l
 
 def _completeness(integral: Integral) -> str:
     verdict = "complete" if integral.complete else "NOT complete: do not read this map closely"
-    return (f"integrated gradients: parts add up to {integral.attribution.sum():+.3f}, to be explained {integral.difference:+.3f} "
-            f"(gap {integral.gap:+.3f}, {integral.steps} points): {verdict}")
+    return (f"integrated gradients: parts add up to {integral.attribution.sum():+.3f}, to be explained "
+            f"{integral.difference:+.3f} (gap {integral.gap:+.3f}, {integral.steps} points): {verdict}")
 
 
 def _inspection_lines(head: str, maps: Maps, heads: np.ndarray, layer: int, methods: dict) -> list[str]:
     mean, effect = maps.by_method["attention"], maps.by_method["occlusion"]
     tokens, special = maps.reading.tokens, maps.reading.special
     widest, most = max(mean.max(), 1e-9), max(np.abs(effect).max(), 1e-9)
-    lines = [head, "", f"  {'token':<18} layer {layer}, mean of {len(heads)} heads      taking it out changes the log-odds by"]
+    lines = [head, "", f"  {'token':<18} {f'layer {layer}, mean of {len(heads)} heads':<28} taking it out changes the log-odds by"]
     for i in _worth_showing(mean, effect):
         bar = "█" * round(20 * mean[i] / widest)
-        change = "special token" if special[i] else f"{-effect[i]:+7.3f} " + ("-" if effect[i] > 0 else "+") * round(20 * abs(effect[i]) / most)
+        change = f"{-effect[i]:+7.3f} " + ("-" if effect[i] > 0 else "+") * round(20 * abs(effect[i]) / most)
+        change = "special token" if special[i] else change
         lines.append(f"  {_pad(('*' if special[i] else ' ') + tokens[i], 18)} {bar:<20} {mean[i]:.3f}   {change}")
     if len(tokens) > 60:
         lines.append("  … the 60 tokens with most attention or effect; all of them are in the report")
     lines += ["", "  head by head, where [CLS] looked most (each row sums to 1; * special token):"]
     for h, row in enumerate(heads, 1):
         top = np.argsort(-row, kind="stable")[:4]
-        lines.append(f"  head {h:>2} (sum {row.sum():.4f}): " + ", ".join(f"{'*' if special[i] else ''}{_visible(tokens[i])} {row[i]:.2f}" for i in top))
+        looks = ", ".join(f"{'*' if special[i] else ''}{_visible(tokens[i])} {row[i]:.2f}" for i in top)
+        lines.append(f"  head {h:>2} (sum {row.sum():.4f}): {looks}")
     lines += ["", "  " + _completeness(maps.integral)]
     if methods:
-        lines.append("  which map to believe on this text (deletion area, lower is more faithful; rank correlation with occlusion):")
+        lines.append("  which map to believe on this text (deletion area: lower is more faithful; rank correlation with "
+                     "occlusion):")
         lines += [f"    {name:<21} {t['deletion_area']:.3f}" + (f"   {t['spearman']:+.2f}" if name != "random" else "")
                   for name, t in sorted(methods.items(), key=lambda item: item[1]["deletion_area"])]
         lines.append("  " + _verdict(methods))
@@ -445,7 +451,7 @@ def _worth_showing(mean: np.ndarray, effect: np.ndarray, most: int = 60) -> np.n
     """Positions in text order: all, or those with the most attention or effect."""
     if len(mean) <= most:
         return np.arange(len(mean))
-    rank = np.minimum(np.argsort(np.argsort(-mean, kind="stable")), np.argsort(np.argsort(-np.abs(effect), kind="stable")))
+    rank = np.minimum(*(np.argsort(np.argsort(-values, kind="stable")) for values in (mean, np.abs(effect))))
     return np.sort(np.argsort(rank, kind="stable")[:most])
 
 
@@ -469,7 +475,8 @@ def _inspection_markdown(head: str, text: str, maps: Maps, layer: int, methods: 
     from .report import escape, table  # here, not above: it brings scikit-learn, which a server does without
     names, rows = list(maps.by_method), []
     for i, token in enumerate(maps.reading.tokens):
-        cells = [f"{maps.by_method[n][i]:{'.3f' if n in UNSIGNED else '+.3f'}}" for n in names] + [f"{maps.in_probability[i]:+.3f}"]
+        cells = [f"{maps.by_method[n][i]:{'.3f' if n in UNSIGNED else '+.3f'}}" for n in names]
+        cells.append(f"{maps.in_probability[i]:+.3f}")
         shown = escape(_visible(token))
         if maps.reading.special[i]:
             shown, cells[-2:] = f"*{shown}*", ["–", "–"]
@@ -481,9 +488,8 @@ def _inspection_markdown(head: str, text: str, maps: Maps, layer: int, methods: 
              table(["token", *names, "occlusion, in probability"], rows), _completeness(maps.integral) + "."]
     if methods:
         ranked = sorted(methods.items(), key=lambda item: item[1]["deletion_area"])
-        parts += [table(["map", "deletion area on this text", "rank correlation with occlusion"],
-                        [[n, f"{t['deletion_area']:.3f}", "–" if n == "random" else f"{t['spearman']:+.2f}"] for n, t in ranked]),
-                  _verdict(methods)]
+        cells = [[name, f"{t['deletion_area']:.3f}", "–" if name == "random" else f"{t['spearman']:+.2f}"] for name, t in ranked]
+        parts += [table(["map", "deletion area on this text", "rank correlation with occlusion"], cells), _verdict(methods)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 

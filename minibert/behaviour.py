@@ -32,7 +32,8 @@ TOLERANCE = 0.1      # a probability may move this much the wrong way; a negatio
 WORRYING = 0.05      # a check is named if its failure rate is surely (95 % interval) above this
 
 POSITIVE = {"pos", "positive", "good", "favourable", "favorable", "fresh", "recommended", "like", "liked", "happy"}
-NEGATIVE = {"neg", "negative", "bad", "unfavourable", "unfavorable", "rotten", "notrecommended", "dislike", "disliked", "unhappy"}
+NEGATIVE = {"neg", "negative", "bad", "unfavourable", "unfavorable", "rotten", "notrecommended", "dislike", "disliked",
+            "unhappy"}
 
 NAMES = ("Alice", "Ahmed", "Bella", "Carlos", "Dmitri", "Emma", "Fatima", "George", "Hiro", "Ingrid", "Jamal", "John", "Kim",
          "Lakshmi", "Maria", "Mary", "Michael", "Mohammed", "Olga", "Peter", "Robert", "Sarah", "Tom", "Wei", "Yuki", "Zoe",
@@ -107,47 +108,52 @@ class BehaviourReport:
 
 def minimum_functionality(rng: random.Random) -> list[Check]:
     """Sentences with a label nobody would dispute."""
-    kind = "minimum functionality"
     plain, negated, double, contrast, late = [], [], [], [], []
     for thing in THINGS:
         for good, bad in zip(PRAISE, BLAME):
-            for word, label, other, other_label in ((good, "positive", bad, "negative"), (bad, "negative", good, "positive")):
+            for word, label, other in ((good, "positive", bad), (bad, "negative", good)):
                 second = rng.choice([t for t in THINGS if t != thing])
-                plain.append(Case(rng.choice((f"The {thing} is {word}.", f"What {_a(word)} {thing}!", f"I found the {thing} {word}.",
-                                              f"The {thing} was really {word}.")), label))
-                contrast.append(Case(rng.choice((f"The {thing} is {other}, but the {second} is {word}, and that is what counts.",
-                                                 f"Although the {thing} was {other}, it is {_a(word)} piece of work on the whole.",
-                                                 f"I expected something {other}, but it turned out {word}.")), label))
-                story = " ".join(rng.sample(FILLER, 6))
-                late.append(Case(f"{story} The {thing} is {word}.", label))
-            negated.append(Case(rng.choice((f"The {thing} is not {good}.", f"I can't say the {thing} was {good}.",
-                                            f"The {thing} is anything but {good}.", f"Nobody would call the {thing} {good}.")), "negative"))
-            double.append(Case(rng.choice((f"The {thing} is never {bad}.", f"There is nothing {bad} about the {thing}.",
-                                           f"The {thing} is far from {bad}.", f"The {thing} isn't {bad} at all.")), "positive"))
-    order = "add such sentences to the training rows, or start from pretrained weights: the words alone give the wrong label"
-    return [Check(kind, "plain praise and blame", "look for wrong labels and for a broken vocabulary before anything else", plain),
+                plain.append(Case(rng.choice((
+                    f"The {thing} is {word}.", f"What {_a(word)} {thing}!", f"I found the {thing} {word}.",
+                    f"The {thing} was really {word}.")), label))
+                contrast.append(Case(rng.choice((
+                    f"The {thing} is {other}, but the {second} is {word}, and that is what counts.",
+                    f"Although the {thing} was {other}, it is {_a(word)} piece of work on the whole.",
+                    f"I expected something {other}, but it turned out {word}.")), label))
+                late.append(Case(f"{' '.join(rng.sample(FILLER, 6))} The {thing} is {word}.", label))
+            negated.append(Case(rng.choice((
+                f"The {thing} is not {good}.", f"I can't say the {thing} was {good}.",
+                f"The {thing} is anything but {good}.", f"Nobody would call the {thing} {good}.")), "negative"))
+            double.append(Case(rng.choice((
+                f"The {thing} is never {bad}.", f"There is nothing {bad} about the {thing}.",
+                f"The {thing} is far from {bad}.", f"The {thing} isn't {bad} at all.")), "positive"))
+    kind = "minimum functionality"
+    order = ("add such sentences to the training rows, or start from pretrained weights: the words alone give the wrong "
+             "label")
+    end = "is the end cut off (--max-len, --truncate)? Else add longer rows"
+    return [Check(kind, "plain praise and blame", "look for wrong labels and for a broken vocabulary first", plain),
             Check(kind, "praise negated", order, negated), Check(kind, "blame negated", order, double),
             Check(kind, "contrast, the verdict is clear", order, contrast),
-            Check(kind, "the verdict after six neutral sentences", "is the end cut off (--max-len, --truncate)? Else add longer rows", late)]
+            Check(kind, "the verdict after six neutral sentences", end, late)]
 
 
 def invariance(texts: Sequence[str], rng: random.Random) -> list[Check]:
     """Changes that cannot matter, on sentences of ours and on texts of the split."""
-    kind = "invariance"
-    ours = [f"{rng.choice(NAMES)} plays the lead, and {rng.choice(NAMES)} wrote the script. The {rng.choice(THINGS)} is {word}."
-            for word in PRAISE + BLAME for _ in range(3)]
-    numbers = [f"It is {rng.randint(70, 180)} minutes long and was shot in {rng.randint(1960, 2020)}. The {rng.choice(THINGS)} is {word}."
-               for word in PRAISE + BLAME for _ in range(3)]
-    rows = "add copies of training rows changed in this way"
-    return [Check(kind, "names swapped", rows + "; the model has learned people for opinions", _changed([*ours, *texts], swap_names, rng)),
-            Check(kind, "numbers swapped", rows, _changed([*numbers, *texts], swap_numbers, rng)),
-            Check(kind, "irrelevant sentence appended", rows, _changed(texts, append_aside, rng)),
-            Check(kind, "a typo", rows + "; a byte-level model (RoBERTa) minds typos less", _changed(texts, typo, rng))]
+    named, numbered = [], []
+    for word in (PRAISE + BLAME) * 3:
+        verdict = f"The {rng.choice(THINGS)} is {word}."
+        named.append(f"{rng.choice(NAMES)} plays the lead, and {rng.choice(NAMES)} wrote the script. {verdict}")
+        numbered.append(f"It is {rng.randint(70, 180)} minutes long and was shot in {rng.randint(1960, 2020)}. {verdict}")
+    kind, copies = "invariance", "add copies of training rows changed in this way"
+    return [Check(kind, "names swapped", copies + "; the model has learned people for opinions",
+                  _changed([*named, *texts], swap_names, rng)),
+            Check(kind, "numbers swapped", copies, _changed([*numbered, *texts], swap_numbers, rng)),
+            Check(kind, "irrelevant sentence appended", copies, _changed(texts, append_aside, rng)),
+            Check(kind, "a typo", copies + "; a byte-level model (RoBERTa) minds typos less", _changed(texts, typo, rng))]
 
 
 def direction(texts: Sequence[str], rng: random.Random) -> list[Check]:
     """Changes that must move p(positive) one way."""
-    kind = "direction"
     negation, intensity = [], []
     for thing in THINGS:
         for good, bad in zip(PRAISE, BLAME):
@@ -156,12 +162,14 @@ def direction(texts: Sequence[str], rng: random.Random) -> list[Check]:
             very = rng.choice(("extremely", "absolutely", "really", "so very"))
             intensity += [Case(f"The {thing} is {very} {good}.", "not lower", f"The {thing} is {good}."),
                           Case(f"The {thing} is {very} {bad}.", "not higher", f"The {thing} is {bad}.")]
-    praise = [Case(f"{t} {rng.choice(('I loved it.', 'It is a great film.', 'I recommend it warmly.'))}", "not lower", t) for t in texts]
-    blame = [Case(f"{t} {rng.choice(('I hated it.', 'It is a terrible film.', 'I regret having seen it.'))}", "not higher", t) for t in texts]
-    return [Check(kind, "negation added", "add minimal pairs with and without the negation; start from pretrained weights", negation),
+    warm = ("I loved it.", "It is a great film.", "I recommend it warmly.")
+    cold = ("I hated it.", "It is a terrible film.", "I regret having seen it.")
+    praise = [Case(f"{text} {rng.choice(warm)}", "not lower", text) for text in texts]
+    blame = [Case(f"{text} {rng.choice(cold)}", "not higher", text) for text in texts]
+    kind, last = "direction", "add rows whose last sentence sums up"
+    return [Check(kind, "negation added", "add minimal pairs with and without it, or start from pretrained weights", negation),
             Check(kind, "intensity raised", "add rows with such adverbs", intensity),
-            Check(kind, "praise appended", "add rows whose last sentence sums up", praise),
-            Check(kind, "blame appended", "add rows whose last sentence sums up", blame)]
+            Check(kind, "praise appended", last, praise), Check(kind, "blame appended", last, blame)]
 
 
 def _a(word: str) -> str:
@@ -190,7 +198,8 @@ def swap_numbers(text: str, rng: random.Random) -> str:
     """Whole numbers become others of the same length; ratings (8/10, 4 stars, 90 %, out of 5) are left alone."""
     rating = r"(?!\d|[.,]\d|\s*(?:/|%|out of|of \d|stars?|points?|percent))"
     before = r"(?<![\d/.,$£€])(?<!of )(?<!rate )(?<!give it )(?<!score of )"
-    return re.sub(before + r"[1-9]\d{1,3}" + rating, lambda m: m.group()[0] + "".join(rng.choice("0123456789") for _ in m.group()[1:]), text)
+    other = lambda m: m.group()[0] + "".join(rng.choice("0123456789") for _ in m.group()[1:])  # noqa: E731
+    return re.sub(before + r"[1-9]\d{1,3}" + rating, other, text)
 
 
 def append_aside(text: str, rng: random.Random) -> str:
@@ -225,7 +234,7 @@ def positive_label(predictor: Predictor, texts: Sequence[str]) -> tuple[int, str
 
 
 def run(predictor: Predictor, split: Split, seed: int = 0, quiet: bool = True) -> BehaviourReport:
-    """Run all checks with sentences of ours and up to 100 texts of the split. Skipped, with a reason, where they do not apply."""
+    """Run all checks with sentences of ours and up to 100 texts of the split; skipped, with a reason, where none apply."""
     positive, reason = positive_label(predictor, split.texts)
     if reason:
         note = f"Behavioural checks: skipped; {reason}."
@@ -258,7 +267,8 @@ def _judge(check: Check, answers: dict[str, tuple[float, bool]]) -> list[dict[st
                   "not lower": p >= p_before - TOLERANCE, "not higher": p <= p_before + TOLERANCE}[case.expect]
         if not passed:
             got = f"p(positive) {p_before:.2f} → {p:.2f}" if case.before else f"p(positive) {p:.2f}"
-            failed.append({"check": check.name, "before": case.before, "text": case.text, "expected": case.expect, "got": got})
+            failed.append({"check": check.name, "before": case.before, "text": case.text, "expected": case.expect,
+                           "got": got})
     check.failures = len(failed)
     check.examples = [(f"{_ends(row['before'])} ⟶ {_ends(row['text'])}" if row["before"] else _ends(row["text"]))
                       + f" (expected: {row['expected']}; {row['got']})" for row in failed[:3]]
@@ -271,16 +281,19 @@ def _ends(text: str) -> str:
 
 def _lines(report: BehaviourReport) -> list[str]:
     lines = ["Behavioural checks (failed/cases):"]
-    lines += [f"  {c.kind:<21} {c.name:<40} {c.failures:>3}/{len(c.cases):<3} {c.rate:6.1%}{'  ←' if c.named else ''}" for c in report.checks]
+    lines += [f"  {c.kind:<21} {c.name:<40} {c.failures:>3}/{len(c.cases):<3} {c.rate:6.1%}{'  ←' if c.named else ''}"
+              for c in report.checks]
     return lines + [f"    next, {c.name}: {c.next}" for c in report.modes]
 
 
 def _markdown(report: BehaviourReport) -> str:
     rows = [[c.kind, c.name, f"{c.failures}/{len(c.cases)}", f"{c.rate:.1%}", "{:.1%} … {:.1%}".format(*c.interval),
              "yes" if c.named else "no"] for c in report.checks]
-    lines = ["## Behaviour", "", "Small tests with a known answer, from sentences of our own and texts of the split. Named: failure rate "
-             f"surely above {WORRYING:.0%} (95 % Wilson interval; the cases of one check resemble each other, so it is a rough one).", "",
+    lines = ["## Behaviour", "", "Small tests with a known answer, from sentences of our own and texts of the split. Named: "
+             f"failure rate surely above {WORRYING:.0%} (95 % Wilson interval; the cases of one check resemble each other, "
+             "so it is a rough one).", "",
              table(["kind", "check", "failed", "rate", "95 % interval", "named"], rows)]
     for c in report.modes:
-        lines += ["", f"**{c.name}** fails on {c.rate:.0%}.", "", *(f"- {escape(e)}" for e in c.examples), "", f"*Next:* {c.next}."]
+        lines += ["", f"**{c.name}** fails on {c.rate:.0%}.", "", *(f"- {escape(e)}" for e in c.examples), "",
+                  f"*Next:* {c.next}."]
     return "\n".join(lines) + "\n"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
 
-from .failure_modes import LEAST_DIFFERENCE, RISK, Hypothesis, Rows, choose_examples, hypotheses_of, label_noise, length_table, look_at
+from .failure_modes import (LEAST_DIFFERENCE, RISK, Hypothesis, Rows, choose_examples, hypotheses_of, label_noise,
+                            length_table, look_at)
 from .label_noise import label_errors_train
 from .report import escape, table
 
@@ -157,15 +158,15 @@ def _modes_markdown(report: ErrorReport) -> str:
 
 
 def _tests_markdown(hypotheses: list[Hypothesis]) -> str:
-    rows = [[escape(h.name), f"{h.counts[0]}/{h.counts[1]} = {h.rate_errors:.1%}", f"{h.counts[2]}/{h.counts[3]} = {h.rate_correct:.1%}",
-             f"{h.difference:+.1%}", "{:+.1%} … {:+.1%}".format(*h.interval),
+    rows = [[escape(h.name), f"{h.counts[0]}/{h.counts[1]} = {h.rate_errors:.1%}",
+             f"{h.counts[2]}/{h.counts[3]} = {h.rate_correct:.1%}", f"{h.difference:+.1%}", "{:+.1%} … {:+.1%}".format(*h.interval),
              "–" if h.p_adjusted is None else f"{h.p_adjusted:.2g}", "yes" if h.named else "no"] for h in hypotheses]
     return ("### Everything that was tested\n\n"
-            "Rates among errors and among correct rows, with Newcombe's 95 % interval of the difference. p: exact one-sided test "
-            "within true label and length, after Holm's correction inside the family. Named below p = "
+            "Rates among errors and among correct rows, with Newcombe's 95 % interval of the difference. p: exact one-sided "
+            "test within true label and length, after Holm's correction inside the family. Named below p = "
             + ", ".join(f"{risk:g} ({family}s)" for family, risk in RISK.items())
-            + f": together at most 5 % risk of naming anything that is not there; and from {LEAST_DIFFERENCE:.0%} of difference "
-            "on. Of words and clusters (“topic”) the strongest are shown; the correction counts all.\n\n"
+            + f": together at most 5 % risk of naming anything that is not there; and from {LEAST_DIFFERENCE:.0%} of "
+            "difference on. Of words and clusters (“topic”) the strongest are shown; the correction counts all.\n\n"
             + table(["property", "errors", "correct", "difference", "95 % interval", "p, corrected", "named"], rows))
 
 

@@ -78,7 +78,7 @@ def exact_p(has: np.ndarray, wrong: np.ndarray, strata: np.ndarray) -> float:
 
 
 def holm(p_values: Sequence[float], tests: int | None = None) -> list[float]:
-    """Holm's adjusted p-values (1979), in the order given. `tests`: how many were made, if only the smallest are given."""
+    """Holm's adjusted p-values (1979), in the order given. `tests`: how many there were, if only the smallest are given."""
     p = np.asarray(p_values, dtype=float)
     tests = tests or len(p)
     adjusted, worst = np.ones(len(p)), 0.0
@@ -227,13 +227,6 @@ def token_counts(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | No
 
 # ── hypothesis: truncation ───────────────────────────────────────────────────────────────────────────────────────
 
-def room(predictor: Predictor) -> int | None:
-    """Content tokens that fit into one sequence; None where nothing is ever cut (--truncate chunk)."""
-    if predictor.truncate == "chunk":
-        return None
-    return predictor.max_len - predictor.tokenizer.num_special(bool(predictor.takes_pairs))
-
-
 def with_truncation(predictor: Predictor, truncate: str) -> Predictor:
     """The same model, reading long texts another way."""
     other = copy.copy(predictor)
@@ -243,8 +236,8 @@ def with_truncation(predictor: Predictor, truncate: str) -> Predictor:
 
 def truncation(rows: Rows, predictor: Predictor, seed: int, quiet: bool, advice: str) -> tuple[list[Hypothesis], dict]:
     """Did cutting cause errors? By association (cut rows among errors), and by experiment (cut them another way)."""
-    fits = room(predictor)
-    cut = rows.lengths > fits if fits is not None else np.zeros(len(rows), bool)
+    cut = rows.lengths > predictor.tokenizer.room(predictor.max_len, predictor.takes_pairs)
+    cut &= predictor.truncate != "chunk"  # windows lose nothing
     lost = {"right": "tail", "left": "head", "head+tail": "middle"}.get(predictor.truncate, "")
     figures: dict[str, Any] = {"truncate": predictor.truncate, "max_len": predictor.max_len, "cut": int(cut.sum()),
                                "cut_errors": int((cut & rows.wrong).sum()), "would_keep": {}}
@@ -479,6 +472,10 @@ def hypotheses_of(rows: Rows, predictor: Predictor, train: Split | None, length_
     detectors += [_hypothesis(name, meaning, next, "detector", has, rows.wrong, strata)
                   for name, has, meaning, next in properties]
     judge(detectors, "detector")
+    if any(h.named for h in detectors if h.name == "truncation") and not any(
+            h.named for h in detectors if h.name.startswith("truncation:")):
+        detectors[0].decision += ("; cutting them another way mends too little to show, so long texts may be hard for "
+                                  "another reason")
     if not english:
         figures["skipped"].append("the keyword detectors (negation, contrast, mixed sentiment, sarcasm): they read "
                                   "English, and these texts do not look English")
@@ -509,10 +506,10 @@ def _properties(rows: Rows, english: bool, conflict: dict[int, str]) -> list[tup
 
 
 def _length_advice(rows: Rows, predictor: Predictor, length_info: dict | None) -> str:
-    special = predictor.tokenizer.num_special(bool(predictor.takes_pairs))
-    p95 = int((length_info or {}).get("p95") or np.quantile(rows.lengths, 0.95)) + special
+    special = predictor.tokenizer.num_special(predictor.takes_pairs)
+    p95 = int((length_info or {}).get("p95") or np.quantile(rows.lengths, 0.95) + special)
     most = int(predictor.tokenizer.max_tokens or p95)
-    longer = f"--max-len {min(p95, most)}, which keeps {'95 % of the texts whole' if p95 <= most else 'all the model can read'}"
+    longer = f"--max-len {min(p95, most)}, " + ("which keeps 95 % of the texts whole" if p95 <= most else "all it can read")
     others = [t for t in ("head+tail", "left", "right") if t != predictor.truncate]
     return f"retrain with {longer}; or with --truncate {others[0]} or {others[1]}, which cost nothing; or --truncate chunk"
 
