@@ -443,6 +443,7 @@ def test_head_and_tail():
         cut(range(5), 3, "middle")
 
 
+@settings(deadline=None)
 @given(n=st.integers(0, 60), m=st.integers(0, 60), limit=st.integers(4, 40), truncate=st.sampled_from(["right", "left", "head+tail"]),
        pair=st.booleans())
 def test_built_inputs_are_well_formed(n, m, limit, truncate, pair):
@@ -470,6 +471,7 @@ def tiny_once():
     return _TINY[0]
 
 
+@settings(deadline=None)
 @given(n=st.integers(0, 300), m=st.integers(0, 60), size=st.integers(1, 50), pair=st.booleans(), data=st.data())
 def test_windows_cover_the_text_and_overlap(n, m, size, pair, data):
     t = tiny_once()
