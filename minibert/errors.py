@@ -54,7 +54,7 @@ def analyse(predictor: Predictor, split: Split, probs: np.ndarray, *, train: Spl
     rows = look_at(predictor, split, probs)
     hypotheses, figures = hypotheses_of(rows, predictor, train, train_length_info, seed, quiet)
     noise, score = label_noise(rows)
-    hypotheses = sorted(hypotheses, key=lambda h: (not h.named, -h.difference))
+    hypotheses = sorted(hypotheses, key=lambda h: (not h.named, -h.difference if h.named else h.p_adjusted, -h.difference))
     hypotheses.insert(sum(h.named for h in hypotheses), noise)  # its rates are not of the others' kind
     choose_examples(rows, [h for h in hypotheses if h.named])
     figures |= {"n": len(rows), "errors": int(rows.wrong.sum()), "label_noise": noise.figures(),

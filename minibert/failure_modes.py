@@ -393,7 +393,7 @@ def word_hypotheses(rows: Rows, vectorizer: Any, matrix: Any, strata: np.ndarray
             variance += errors * (n - errors) * with_it * (n - with_it) / (n * n * (n - 1))
     z = excess / np.sqrt(np.maximum(variance, 1e-9))
     found = []
-    for j in np.argsort(-z, kind="stable")[:most]:
+    for j in [j for j in np.argsort(-z, kind="stable")[:most] if z[j] > 0]:
         has = np.asarray(present[:, j].todense()).ravel() > 0
         found.append(_hypothesis(f"word “{vocabulary[j]}”", f"the word “{vocabulary[j]}” stands in the text",
                                  "read the examples: is it a subject the training rows lack, or a word that means "
