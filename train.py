@@ -109,7 +109,7 @@ class Flags:
 
 # Flags that do not change what is learned: a resumed run may differ in them.
 FREE_ON_RESUME = {"out", "overwrite", "resume", "save_every", "config", "workers", "looked_at_by", "quiet", "device",
-                  "batch_size", "accum", "seeds"}
+                  "batch_size", "accum"}
 
 
 # ------------------------------------------------------------------------------------------------ flags
@@ -397,6 +397,7 @@ class Progress:
     best_epoch: int = 0
     best_macro_f1: float = -1.0
     best_file: str | None = None
+    best_sha256: str | None = None
     seconds: float = 0.0               # spent so far, earlier processes included
     epoch_seconds: float = 0.0         # of that, in this epoch
     history: list = dataclasses.field(default_factory=list)
@@ -409,7 +410,7 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
         procs: Processes, stop: Stop, say: Callable[[str], None]) -> Progress:
     """Train `model`; on return it holds the weights of the best epoch (or, with --overfit, the last)."""
     train, classes = task.dataset.train, len(task.dataset.labels)
-    effective_batch = flags.batch_size * flags.accum * procs.world
+    effective_batch = rows_per_step(flags, procs)
     lengths = task.lengths("train")
     if len(train) < procs.world:
         raise UserError(f"{len(train)} training texts cannot be shared by {procs.world} processes; use fewer.")
@@ -426,6 +427,9 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
     at = Progress()
     if flags.resume and checkpoint.has_state(out):
         at = restore(out, flags, task, effective_batch, model, optimizer, scaler)
+    if len(set(procs.gather((at.epoch, at.window)))) > 1:
+        raise UserError(f"the processes find different states in {out}: every node must see the same --out.")
+    if at.step:
         say(f"resume      from epoch {at.epoch}, optimizer step {at.step}")
     announce(say, flags, task, model, groups, device, precision, per_epoch, total, warmup, effective_batch)
 
@@ -500,9 +504,7 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
                 save(out, at, flags, task, effective_batch, model, optimizer, scaler, procs)
                 saved_at = time.monotonic()
             if stopping:
-                raise cli.Interrupted("the wiring check keeps no state." if flags.overfit else
-                                      f"the state after optimizer step {at.step} is saved; go on with "
-                                      f"`python train.py --resume` and the same flags (the run folder is {out}).")
+                raise cli.Interrupted("the wiring check keeps no state." if flags.overfit else how_to_go_on(out, at))
 
         train_loss = at.loss / at.weight if at.weight else math.nan
         if flags.overfit:
@@ -522,35 +524,48 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
                            at.epoch_seconds, rows_seen / max(busy, 1e-9)])
         if macro_f1 > at.best_macro_f1:  # finite by the check above
             at.best_epoch, at.best_macro_f1 = at.epoch, macro_f1
-            at.best_file = on_first(procs, lambda: checkpoint.save_best(out, at.epoch, model.state_dict()))
+            at.best_file, at.best_sha256 = on_first(procs, lambda: checkpoint.save_best(out, at.epoch, model.state_dict()))
         at.next_epoch()
         save(out, at, flags, task, effective_batch, model, optimizer, scaler, procs)
         saved_at = time.monotonic()
+        if procs.sum([float(stop.asked)], device)[0]:
+            raise cli.Interrupted(how_to_go_on(out, at))
 
-    model.load_state_dict(checkpoint.load_best(out, at.best_file))  # the best epoch, not the last
-    return at
+    if procs.first:  # the one that writes the run folder; another node may not even see these files
+        model.load_state_dict(checkpoint.load_best(out, at.best_file, at.best_sha256))  # the best epoch, not the last
     return at
 
 
 # ------------------------------------------------------------------------------------------------ states
 
 class Stop:
-    """SIGINT and SIGTERM ask the loop to finish its step and save; a second one ends the process at once."""
+    """SIGINT and SIGTERM ask the loop to finish its step and save; a second one, later, ends the process at once.
+
+    Not a second one within two seconds: after Ctrl-C torchrun passes on what the terminal has already sent to every
+    process, and that is one wish, not two.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked, self.since = False, 0.0
 
     def __enter__(self) -> Stop:
         self.before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _ask(self, number: int, frame: Any) -> None:
-        self.asked = True
-        signal.signal(number, signal.default_int_handler)
+        if self.asked and time.monotonic() - self.since > 2:
+            raise KeyboardInterrupt
+        if not self.asked:
+            self.asked, self.since = True, time.monotonic()
 
     def __exit__(self, *exc: Any) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+
+
+def how_to_go_on(out: Path, at: Progress) -> str:
+    return (f"the state after optimizer step {at.step} is saved; go on with `python train.py --resume` and the same flags "
+            f"(the run folder is {out}).")
 
 
 def on_first(procs: Processes, do: Callable[[], Any]) -> Any:
@@ -572,30 +587,40 @@ def versions() -> dict[str, str]:
             "numpy": np.__version__, "scikit-learn": sklearn.__version__, "tokenizers": tokenizers.__version__}
 
 
-def identity(flags: Flags, task: Task, effective_batch: int) -> dict[str, Any]:
-    """What a state and the run that resumes it must agree on."""
-    same = {"--" + k.replace("_", "-"): str(v) for k, v in dataclasses.asdict(flags).items() if k not in FREE_ON_RESUME}
+def rows_per_step(flags: Flags, procs: Processes) -> int:
+    """The effective batch: rows that share an optimizer step."""
+    return flags.batch_size * flags.accum * procs.world
+
+
+def identity(flags: dict[str, Any], effective_batch: int, data_record: dict[str, Any], made_with: dict[str, str]) -> dict[str, Any]:
+    """What a state, or a seed that has ended, and the run that goes on from it must agree on."""
+    same = {"--" + k.replace("_", "-"): str(v) for k, v in flags.items() if k not in FREE_ON_RESUME}
     return {**same, "batch size x accum x processes": effective_batch,
-            **{f"{k} data": v for k, v in task.record["fingerprint"].items() if k != "test"},
-            **{f"{k} version": v for k, v in versions().items() if k in ("minibert", "torch")}}
+            **{f"{k} data": v for k, v in data_record["fingerprint"].items() if k != "test"},
+            **{f"{k} version": v for k, v in made_with.items() if k in ("minibert", "torch")}}
+
+
+def check_same_run(out: Path, saved: dict[str, Any], flags: Flags, effective_batch: int, task: Task) -> None:
+    """Raise UserError naming what differs between the `identity` of what is saved in `out` and this run's."""
+    differs = checkpoint.difference(saved, identity(dataclasses.asdict(flags), effective_batch, task.record, versions()))
+    if differs:
+        raise UserError(f"what is saved in {out} belongs to another run ({differs}); give the same flags and data, or start "
+                        "over with --overwrite.")
 
 
 def save(out: Path, at: Progress, flags: Flags, task: Task, effective_batch: int, model: Classifier,
          optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler, procs: Processes) -> None:
     """Everything `restore` needs, by rank 0."""
     on_first(procs, lambda: checkpoint.save_state(out, {
-        **dataclasses.asdict(at), "identity": identity(flags, task, effective_batch), "model": dict(model.state_dict()),
-        "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}))
+        **dataclasses.asdict(at), "identity": identity(dataclasses.asdict(flags), effective_batch, task.record, versions()),
+        "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}))
 
 
 def restore(out: Path, flags: Flags, task: Task, effective_batch: int, model: Classifier,
             optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> Progress:
     """Load the last state into model, optimizer and scaler. Raises UserError naming what differs from this run."""
     state = checkpoint.load_state(out)
-    differs = checkpoint.difference(state["identity"], identity(flags, task, effective_batch))
-    if differs:
-        raise UserError(f"the state in {out} belongs to another run ({differs}); give the same flags and data, or start "
-                        "over with --overwrite.")
+    check_same_run(out, state["identity"], flags, effective_batch, task)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     scaler.load_state_dict(state["scaler"])
@@ -695,11 +720,11 @@ def build_model(flags: Flags, seed: int, task: Task, device: torch.device, say: 
 
 
 def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at: Progress, device: torch.device,
-           precision: str, wiring: dict | None) -> dict[str, Any]:
+           precision: str, effective_batch: int) -> dict[str, Any]:
     """Fit temperature, pooling and thresholds on validation, write the run folder, return validation's figures."""
     dataset, val = task.dataset, task.dataset.val
     info: dict[str, Any] = {
-        "minibert": minibert.__version__, "flags": {**dataclasses.asdict(flags), "seeds": [seed]}, "seed": seed,
+        "minibert": minibert.__version__, "flags": dataclasses.asdict(flags), "seed": seed,
         "model": flags.model, "labels": dataset.labels, "multi_label": dataset.multi_label, "head": flags.head,
         "max_len": flags.max_len, "truncate": flags.truncate, "stride": flags.stride,
         "text_col": flags.text_col.split(","), "label_col": flags.label_col.split(","), "temperature": 1.0,
@@ -710,8 +735,8 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
                        "head": sum(p.numel() for p in model.head.parameters()),
                        "trained": sum(p.numel() for p in model.parameters() if p.requires_grad)},
         "seconds": at.seconds, "peak_memory_bytes": devices.peak_memory(device), "device": str(device),
-        "precision": precision, "effective_batch": flags.batch_size * flags.accum, "looked_at_by": flags.looked_at_by,
-        "wiring": wiring,
+        "precision": precision, "effective_batch": effective_batch, "looked_at_by": flags.looked_at_by,
+        "wiring": read_wiring(out, flags),
     }
     # The same code that will serve scores validation once more, in fp32: these are the figures that are kept.
     predictor = Predictor.from_parts(model, task.tokenizer, info, name=str(out), device=str(device))
@@ -752,21 +777,24 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
 def train_one(flags: Flags, seed: int, out: Path, task: Task, device: torch.device, procs: Processes,
               say: Callable[[str], None]) -> dict[str, Any] | None:
     """One seed, from weights to a sealed run folder. Returns validation's figures (on rank 0)."""
-    if checkpoint.finished(out) and flags.resume:
-        say(f"seed {seed}     has ended already: {out}")
-        return read_json(out / "metrics.json", "figures of the run")["val"]
     precision, remark = devices.choose_precision(device, flags.amp)
     if remark:
         say(remark)
     model = build_model(flags, seed, task, device, say)
-    if not flags.resume:
+    if flags.resume and on_first(procs, lambda: ended(out, flags)):  # a seed of a family
+        info = checkpoint.load_run(out).info
+        check_same_run(out, identity(info["flags"], info["effective_batch"], info["data"], info["versions"]), flags,
+                       rows_per_step(flags, procs), task)
+        say(f"seed {seed}     has ended already: {out}")
+        return read_json(out / "metrics.json", "figures of the run")["val"]
+    if not flags.resume and not flags.overfit:
         on_first(procs, lambda: checkpoint.clear_state(out))
     with Stop() as stop:
         at = fit(flags, seed, out, task, model, device, precision, procs, stop, say)
     if flags.overfit:
         return wiring_verdict(flags, at)
     say(turning_point(at.history))
-    figures = on_first(procs, lambda: finish(flags, seed, out, task, model, at, device, precision, read_wiring(out, flags)))
+    figures = on_first(procs, lambda: finish(flags, seed, out, task, model, at, device, precision, rows_per_step(flags, procs)))
     say_always(procs, f"kept epoch {at.best_epoch}: val_acc {figures['accuracy']:.4f}  val_macro_f1 {figures['macro_f1']:.4f}"
                f"  ({datetime.timedelta(seconds=round(at.seconds))} of training) in {out}")
     return figures
@@ -789,6 +817,13 @@ def read_wiring(out: Path, flags: Flags) -> dict[str, Any] | None:
     return None
 
 
+def ended(run: Path, flags: Flags) -> bool:
+    """Whether nothing is left to do here. A state beside a finished run is of a run that --overwrite began and that
+    --resume shall go on with, or was about to be removed: to resume from it writes the same files again.
+    """
+    return checkpoint.finished(run) and not (flags.resume and checkpoint.has_state(run))
+
+
 def check_out(flags: Flags, out: Path) -> None:
     """Refuse to write over a run that ended, or past one that did not, unless told to."""
     runs = [out] if len(flags.seeds) == 1 else [out / f"seed-{s}" for s in flags.seeds]
@@ -798,7 +833,7 @@ def check_out(flags: Flags, out: Path) -> None:
         raise UserError(f"{out} holds a family of seeds; choose another --out for a single run, or --overwrite.")
     if len(flags.seeds) > 1 and checkpoint.finished(out):
         raise UserError(f"{out} holds a single run; choose another --out for several seeds.")
-    if all(map(checkpoint.finished, runs)):
+    if all(ended(run, flags) for run in runs):
         raise UserError(f"{out} holds a run that has ended; choose another --out, or --overwrite to replace it.")
     if flags.resume:
         if not out.is_dir():  # a folder without a state is a run killed before its first one: it starts anew
@@ -814,8 +849,7 @@ def main(argv: list[str]) -> int:
     out = Path(flags.out)
     with processes(device) as procs, contextlib.ExitStack() as held:
         say = print if procs.first and not flags.quiet else lambda line: None
-        check_out(flags, out)
-        procs.wait()
+        on_first(procs, lambda: check_out(flags, out))
         on_first(procs, lambda: held.enter_context(folder_lock(out, "a training run")))
         say("recipe      " + ", ".join(f"--{k.replace('_', '-')} {getattr(flags, k)}" for k in RECIPE) + f", --out {out}")
         task = prepare(flags, procs, say)
@@ -823,7 +857,7 @@ def main(argv: list[str]) -> int:
         for seed in flags.seeds:
             folder = out if len(flags.seeds) == 1 else out / f"seed-{seed}"
             try:
-                results.append(train_one(dataclasses.replace(flags), seed, folder, task, device, procs, say))
+                results.append(train_one(dataclasses.replace(flags, seeds=[seed]), seed, folder, task, device, procs, say))
             except (RuntimeError, MemoryError) as e:
                 if not devices.out_of_memory(e):
                     raise

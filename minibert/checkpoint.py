@@ -78,6 +78,8 @@ def seed_folders(folder: str | os.PathLike) -> list[Path]:
 def seal_run(folder: str | os.PathLike, info: dict[str, Any], files: list[str]) -> None:
     """Write run.json, the last file of a run, with the checksums of `files`; then remove the resumable state."""
     folder = Path(folder)
+    for left in folder.glob(".*.tmp"):  # by processes that were killed while writing
+        left.unlink(missing_ok=True)
     with storage_faults(f"read back {folder}"):
         sums = {name: file_sha256(folder / name) for name in files}
     write_json(folder / "run.json", {**info, "files": sums})
@@ -102,34 +104,39 @@ def save_state(folder: str | os.PathLike, state: dict[str, Any]) -> None:
     """Write a resumable state. The one before stays until this one is whole.
 
     `state.json` names the tensor file and its checksum and is replaced last: a crash at any moment leaves a
-    state.json that points at a complete file.
+    state.json that points at a complete file. So no state may be written over the one that state.json names:
+    each has its place in the training in its name (two states can share an optimizer step: before and after
+    validation).
     """
     where = Path(folder) / "state"
-    name = f"state-{state['step']:08d}-{os.getpid()}.pt"
-    write_atomic(where / name, lambda temp: torch.save(_plain(state), temp))
-    write_json(where / "state.json", {"format": STATE_FORMAT, "file": name, "sha256": file_sha256(where / name),
-                                      "best": state["best_file"]})
+    name = f"state-{state['epoch']:04d}-{state['window']:08d}.pt"
+
+    def write(temp: str) -> None:
+        with open(temp, "wb") as f:  # a file object, so that a full disk is an OSError and not torch's RuntimeError
+            torch.save(_plain(state), f)
+
+    write_atomic(where / name, write)
+    write_json(where / "state.json", {"format": STATE_FORMAT, "file": name, "sha256": file_sha256(where / name)})
     _tidy(where, {name, state["best_file"], "state.json"})
 
 
-def save_best(folder: str | os.PathLike, epoch: int, weights: dict[str, torch.Tensor]) -> str:
-    """Write the best weights so far under their epoch's name, which the next state will refer to. Returns the name.
+def save_best(folder: str | os.PathLike, epoch: int, weights: dict[str, torch.Tensor]) -> tuple[str, str]:
+    """Write the best weights so far under their epoch's name; (name, checksum) go into the next state.
 
     `state_dict()` hands out live tensors that go on changing; what is on disk does not.
     """
-    name = f"best-{epoch}.safetensors"
+    path = Path(folder) / "state" / f"best-{epoch}.safetensors"
     tensors = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in weights.items()}
-    write_atomic(Path(folder) / "state" / name, lambda temp: save_file(tensors, temp))
-    return name
+    write_atomic(path, lambda temp: save_file(tensors, temp))
+    return path.name, file_sha256(path)
 
 
-def load_best(folder: str | os.PathLike, name: str) -> dict[str, torch.Tensor]:
-    """The weights written by `save_best`."""
+def load_best(folder: str | os.PathLike, name: str, sha256: str) -> dict[str, torch.Tensor]:
+    """The weights written by `save_best`. Raises UserError when they are missing or altered."""
     path = Path(folder) / "state" / name
-    try:
-        return load_file(path)
-    except Exception as e:  # safetensors raises its own error type, and OSError
-        raise UserError(f"{path} cannot be read ({e}); start over with --overwrite.") from None
+    if not path.is_file() or file_sha256(path) != sha256:
+        raise UserError(f"{path} is missing, cut or altered, so the best epoch is lost; start over with --overwrite.")
+    return load_file(path)
 
 
 def has_state(folder: str | os.PathLike) -> bool:
@@ -160,9 +167,9 @@ def clear_state(folder: str | os.PathLike) -> None:
     where = Path(folder) / "state"
     if not where.is_dir():
         return
+    (where / "state.json").unlink(missing_ok=True)  # first: without it the rest is no state, wherever this stops
     _tidy(where, set())
     with contextlib.suppress(OSError):
-        (where / "state.json").unlink()
         where.rmdir()
 
 

@@ -9,7 +9,9 @@ import argparse
 import dataclasses
 import difflib
 import os
+import signal
 import sys
+import time
 import traceback
 from typing import Any, Callable, Iterable, NoReturn, Sequence
 
@@ -119,17 +121,22 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
 
     0 done · 2 the user's mistake (one sentence on stderr) · 1 our fault (traceback) · 130 interrupted.
     """
+    rank = os.environ.get("RANK")  # set by torchrun, which ends its processes with SIGTERM: those go without a word
+    if rank is None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         status = main(sys.argv[1:] if argv is None else argv) or 0
         sys.stdout.flush()
     except UserError as e:
+        if rank not in (None, "0"):
+            time.sleep(1)  # most mistakes are everyone's: rank 0 names it, and torchrun ends the others meanwhile
         print(f"error: {e}", file=sys.stderr)
         status = 2
     except Interrupted as e:
         print(f"interrupted: {e}", file=sys.stderr)
         status = 130
     except KeyboardInterrupt:
-        print("interrupted: nothing was being written.", file=sys.stderr)
+        print("interrupted: every file that was written is whole.", file=sys.stderr)
         status = 130
     except BrokenPipeError:  # `… | head`: the reader has gone, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,6 +11,8 @@ from typing import Any, Iterator
 import torch
 import torch.distributed as dist
 
+from .cli import UserError
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -67,5 +69,9 @@ def processes(device: torch.device, timeout_minutes: float = 30.0) -> Iterator[P
                             timeout=datetime.timedelta(minutes=timeout_minutes))
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), local)
+    except RuntimeError as e:
+        if not isinstance(e, dist.DistError) and "by peer" not in str(e):
+            raise
+        raise UserError(f"another of the {world} processes has ended, so this one cannot go on; its own message tells why.") from e
     finally:
         dist.destroy_process_group()

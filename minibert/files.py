@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator
 
@@ -33,11 +34,21 @@ def storage_faults(doing: str) -> Iterator[None]:
     """Turn an OSError of the disk's (full, read-only, …) into a UserError: "cannot <doing>: …"."""
     try:
         yield
-    except OSError as e:
-        why = _STORAGE.get(e.errno)
+    except UserError:
+        raise
+    except Exception as e:
+        why = _STORAGE.get(_error_number(e))
         if why is None:
             raise
         raise UserError(f"cannot {doing}: {why}; what was already written is untouched.") from e
+
+
+def _error_number(e: Exception) -> int | None:
+    """The system's number of an OSError; safetensors, written in Rust, has it in its message only."""
+    if isinstance(e, OSError):
+        return e.errno
+    found = re.search(r"\(os error (\d+)\)", str(e))
+    return int(found.group(1)) if found else None
 
 
 def write_atomic(path: str | os.PathLike, write: bytes | str | Callable[[str], Any]) -> None:
@@ -126,6 +137,8 @@ def folder_lock(folder: str | os.PathLike, what: str) -> Iterator[None]:
     with storage_faults(f"write to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         handle = open(folder / ".lock", "a")
+    # A forked data loader's worker would hold the lock for seconds after its parent was killed.
+    os.register_at_fork(after_in_child=handle.close)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
