@@ -517,7 +517,7 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
         logits, val_loss = validate(model, flags, task, device, precision, procs)
         if not np.isfinite(logits).all():
             raise UserError(f"validation after epoch {at.epoch} gave values that are not finite; lower --lr.")
-        accuracy, macro_f1 = val_figures(logits, task)
+        accuracy, macro_f1 = procs.gather(val_figures(logits, task))[0]  # rank 0's decide: other nodes may round otherwise
         say_always(procs, f"epoch {at.epoch}  train_loss {train_loss:.4f}  val_acc {accuracy:.4f}  val_macro_f1 {macro_f1:.4f}")
         at.seconds, at.epoch_seconds = at.seconds + time.monotonic() - ticked, at.epoch_seconds + time.monotonic() - ticked
         at.history.append([at.epoch, train_loss, val_loss, accuracy, macro_f1, max(g["lr"] for g in optimizer.param_groups),
