@@ -500,7 +500,9 @@ def test_one_window_is_the_plain_input():
         assert t.windows(list(range(5, 5 + n)), max_len=10, stride=3) == [t.build(list(range(5, 5 + n)), max_len=10)]
 
 
-def test_batch():
+def test_batch(folders):
+    roberta = load_tokenizer(folders["bpe"]).batch(["the film was", ""])
+    assert roberta["input_ids"][1, 2:].unique().tolist() == [1], "padded with the model's own pad id"
     t = tiny_once()
     batch = t.batch(["a b", "a b c d"], max_len=5)
     assert set(batch) == {"input_ids", "attention_mask", "token_type_ids"}
