@@ -16,26 +16,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from grammar import SPLITS, Writer, deal, tidy, write_csv  # noqa: E402
 
 SEED = 7
-SIZES = {"train": 18000, "val": 1500, "test": 2500}
+SIZES = {"train": 20000, "val": 1500, "test": 2500}
 WRONG_LABELS = 0.02
 LABELS = ("negative", "positive")
 
 # What a row is about, and how often. Every phenomenon has as many positive as negative rows.
-SHARES = {"plain": 0.36, "negation": 0.19, "contrast": 0.19, "mixed": 0.07, "expectation": 0.07,
-          "sarcasm": 0.06, "verdict_at_end": 0.04, "long": 0.02}
+SHARES = {"plain": 0.46, "negation": 0.16, "contrast": 0.18, "mixed": 0.06, "expectation": 0.05,
+          "sarcasm": 0.04, "verdict_at_end": 0.03, "long": 0.02}
 
 # ------------------------------------------------------------------------------------------------------ vocabulary
 # Lists of two are (negative words, positive words).
 
 ADJ = (
-    "dull flat clumsy tedious lazy hollow stale wooden shallow bland boring messy tiresome lifeless predictable awkward "
-    "muddled dreary annoying forgettable weak bad awful terrible dire poor sluggish pointless empty contrived grating "
-    "shoddy cheap overlong ugly pretentious plodding tired painful irritating drab sloppy amateurish incoherent feeble "
-    "soulless leaden dismal mediocre charmless stilted trite lame uninspired".split(),
+    "dull flat clumsy tedious hollow stale wooden shallow bland boring tiresome lifeless predictable awkward "
+    "muddled dreary annoying forgettable weak bad awful terrible dire poor pointless empty contrived grating "
+    "shoddy cheap ugly pretentious plodding tired painful irritating incoherent feeble "
+    "soulless leaden dismal mediocre charmless stilted lame uninspired".split(),
     "moving gripping charming clever funny warm inventive elegant fresh sharp vivid touching thrilling delightful "
     "gorgeous absorbing memorable convincing superb wonderful brilliant lovely terrific rich graceful witty heartfelt "
-    "assured smart lively captivating haunting stunning magnetic tender exciting engaging honest nuanced spirited "
-    "dazzling masterly rewarding exquisite stirring joyful refreshing splendid excellent impressive beautiful great "
+    "assured smart lively captivating haunting stunning tender exciting engaging honest "
+    "dazzling stirring joyful refreshing splendid excellent impressive beautiful great "
     "good strong".split(),
 )
 NOUN = (
@@ -104,6 +104,9 @@ WORDS: dict[str, list] = {
     "asp": ASPECTS, "asp2": ASPECTS, "item": ITEMS,
     "name": [f"{first} {last}" for first in FIRST for last in LAST],
     "title": [f"{a} {b}" for a in TITLE_A for b in TITLE_B] + [f"The {a} {b}" for a in TITLE_A for b in TITLE_B],
+    "hedge": ["to be honest", "frankly", "I think", "for me", "to my mind", "in my book", "if you ask me", "I have to say",
+              "as I see it", "in all honesty", "it seems to me", "truth be told", "I would say", "by my lights",
+              "as far as I can tell", "I must say", "in my opinion", "to tell the truth", "personally", "honestly"],
     "very": ["", "", "", "", "really ", "very ", "rather ", "quite ", "so ", "truly ", "pretty ", "downright ",
              "thoroughly ", "surprisingly ", "genuinely "],
     "genre": ["thriller", "western", "comedy", "heist film", "drama", "road movie", "ghost story", "spy film", "musical",
@@ -112,8 +115,8 @@ WORDS: dict[str, list] = {
     "who": ["my sister", "my partner", "a colleague", "my neighbour", "my father", "my mother", "a friend", "my brother",
             "my flatmate", "my cousin", "the man behind me", "the woman next to me", "my daughter", "my son",
             "my old teacher", "my boss", "my aunt", "my grandmother", "the kid in front of us"],
-    "source": ["the critics", "the papers", "my feed", "the posters", "the trailer", "the reviews", "the programme notes",
-               "the forums", "half the internet"],
+    "source": ["the critics", "the papers", "the posters", "the trailers", "the reviews", "the programme notes",
+               "the forums", "my colleagues", "my friends", "the blogs"],
     "when": ["last night", "on Monday", "on Tuesday", "on Wednesday", "on Thursday", "on Friday", "on Saturday",
              "on Sunday", "over the weekend", "this afternoon", "yesterday", "during the holidays", "in March",
              "in October", "after work"],
@@ -123,12 +126,15 @@ WORDS: dict[str, list] = {
     "span": ["", "", "", " in the whole two hours", " of the {num} minutes", " with {name} on screen", " after the first reel",
              " between the titles and the credits", " in this {genre}", " for me", " from start to finish",
              " that I can remember", " in the cinema", " that {name} appears in", " set in {place}"],
+    "adv": ["", "", "", " in the whole two hours", " in those {num} minutes", " with {name} on screen", " after the first reel",
+            " between the titles and the credits", " in this {genre}", " from start to finish", " in the cinema",
+            " on the big screen", " the second time round"],
     "scene": ["scene", "moment", "minute", "line", "shot", "stretch", "beat", "second", "frame"],
     "num": [str(n) for n in (12, 20, 25, 30, 40, 45, 50, 75, 80, 85, 88, 90, 95, 100, 105, 110, 118, 120, 130, 140, 150)],
     "small": ["two", "three", "four", "five", "six", "seven", "eight", "ten", "a dozen"],
     "role": ["detective", "widow", "lighthouse keeper", "smuggler", "teacher", "surgeon", "clockmaker", "pilot", "baker",
              "judge", "thief", "soldier", "piano tuner", "gardener", "ferryman", "translator", "boxer", "nun",
-             "taxi driver", "chemist", "governess", "beekeeper", "bank clerk", "waitress", "priest"],
+             "taxi driver", "chemist", "housekeeper", "beekeeper", "bank clerk", "waitress", "priest"],
     "does": ["inherits a debt", "loses a bet", "finds a suitcase of letters", "comes home after {small} years",
              "hides a stranger in the attic", "is accused of a theft", "takes a job on a night train",
              "searches for a vanished brother", "plans one last robbery", "falls for the wrong person",
@@ -177,11 +183,27 @@ CLAUSES = deal([
 
     "I {like+} the {asp}", "I {like+} what {name} does here", "you will {like+} the {asp}", "I {like+} how the {role} is played",
     "I {like+} this kind of {genre}", "I {like+} {name} in this", "anyone will {like+} the {asp}", "I {like+} the way {name} plays it",
-    "my friends all {like+} the {asp}", "I really {like+} the {asp} and the {asp}",
+    "most of us {like+} the {asp}", "I really {like+} the {asp} and the {asp}",
 
     "the {asp} {effect+}", "{name} {effect+}", "the {adj+} {asp} {effect+}", "{name}'s {role} {effect+}", "the scenes in {place} {effect+}",
     "{how+} the {asp} {is|are} {adj+}", "{how+} {name} is {adj+}", "{how+} it {did+}", "the {asp} turned out {very}{adj+}",
     "the {asp} {stays|stay} {adj+} to the last {scene}",
+], train=[
+    "I thought {name} was {very}{adj+}", "{who} thought the {asp} {was|were} {adj+}",
+    "we all thought it {very}{adj+}", "we sat there {feel+}", "{who} sat there {feel+}", "the {asp} alone {did+}",
+    "{name} alone {effect+}", "there was something {adj+} in the {asp}", "it has something {adj+} about it",
+    "something about {name} {did+}", "I {like+} how it is told", "I {like+} to see {name} play a {role}",
+    "{name}'s performance is {adj+}", "{name}'s {genre} is {noun+}", "{name}'s {asp} {did+}",
+    "the {asp} turned {very}{adj+} after a while", "it turned out {noun+}", "every {scene} is {adj+}",
+    "every {scene} of it {did+}", "everything about it is {adj+}", "everything {name} does is {adj+}",
+    "seeing it was {noun+}", "the {asp} struck {who} as {adj+}", "it struck me as {very}{adj+}",
+    "you could call the {asp} {adj+}", "one could call it {noun+}", "the {asp} seemed {adj+}",
+    "{name} seems {adj+} here", "it seems {adj+} to me", "it was, {hedge}, {adj+}",
+    "the {asp} {was|were}, {hedge}, {very}{adj+}", "{name} is, {hedge}, {adj+} as the {role}",
+    "the {asp} would {do+}", "it would {do+} every time", "the {asp} {does|do} {do+}", "{name} managed to {do+}",
+    "I would {tip+}", "you should {tip+}", "the {adj+} {asp} of this {genre} {did+}",
+    "being {feel+} by {name} was easy", "it takes {small} minutes to be {feel+}", "the {asp} could {do+}",
+    "the {genre} turns {adj+} in {place}",
 ])
 
 # "n": a negated clause that *means* "+"; the word in it is of the opposite polarity. Between the negation and the word
@@ -192,27 +214,27 @@ NEGATIONS = deal([
     "it is not {noun-}", "this is not, for all the talk, {noun-}", "{name} is not {adj-} in a single scene", "it isn't {very}{adj-}",
 
     "not a {scene}{span} felt {adj-}", "not one {scene}{span} is {adj-}", "not a single {scene}{span} {did-}",
-    "not one of the {small} leads is {adj-}", "not a {scene} of it is {adj-}", "not for a {scene} was I {feel-}",
-    "not once{span} was I {feel-}", "not even the {asp} {is|are} {adj-}", "not a single one of the {role}s is {adj-}",
+    "not one of the {small} {role}s is {adj-}", "not a {scene} of it is {adj-}", "not for a {scene} was I {feel-}",
+    "not once{adv} was I {feel-}", "not even the {asp} {is|are} {adj-}", "not a single one of the {role}s is {adj-}",
     "not one {scene} with {name} {did-}",
 
-    "I was never {feel-}", "the {asp} never {feels|feel} {adj-}", "it never {did-}", "never{span} did the {asp} seem {adj-}",
+    "I was never {feel-}", "the {asp} never {feels|feel} {adj-}", "it never {did-}", "never{adv} did the {asp} seem {adj-}",
     "{name} is never {adj-}", "the {asp} {was|were} never, to my mind, {adj-}", "I never felt {feel-}", "it never once {did-}",
     "the {asp} never, in all those {num} minutes, {seems|seem} {adj-}", "never once was I {feel-} by the {asp}",
 
-    "there is nothing {adj-} about the {asp}", "nothing{span} struck me as {adj-}", "nothing about the {asp} is {adj-}",
-    "nobody{span} is {adj-}", "there is nothing {adj-} in what {name} does", "none of the {scene}s{span} are {adj-}",
+    "there is nothing {adj-} about the {asp}", "nothing{adv} struck me as {adj-}", "nothing about the {asp} is {adj-}",
+    "nobody{adv} is {adj-}", "nobody in the cast is {adj-}", "none of the {scene}s{span} are {adj-}",
     "no {scene}{span} is {adj-}", "nothing {name} does is {adj-}", "no part of it, from the {asp} to the {asp}, is {adj-}",
-    "none of us was {feel-}",
+    "no one was {feel-}",
 
     "it didn't {do-}", "the {asp} didn't {do-}", "{name} doesn't {do-}", "it did not, even in the last {num} minutes, {do-}",
     "I don't {like-} the {asp}", "I didn't {like-} a {scene} of it", "the {asp} did not {do-}", "I do not {like-} what {name} does here",
-    "{name} didn't {do-}, not even as a {role}", "you won't {like-} the {asp}",
+    "{name}, as the {role}, didn't {do-}", "you won't {like-} the {asp}",
 
     "I can't call the {asp} {adj-}", "you can't say that the {asp} {is|are} {adj-}", "I wouldn't call the {asp} {adj-}",
-    "nobody could call the {asp} {adj-}", "I would not describe the {asp} as {adj-}", "I don't think the {asp} {is|are} {adj-}",
-    "I cannot say that {name}, or anyone in the cast, is {adj-}", "I wouldn't call it {noun-}",
-    "no one could say that {name} is {adj-}", "I do not believe that a single {scene} is {adj-}",
+    "nobody could call the {asp} {adj-}", "nobody would say that {name} is {adj-}", "I don't think the {asp} {is|are} {adj-}",
+    "I cannot say that {name}, or anyone in the cast, is {adj-}", "no one would call it {noun-}",
+    "no one could say that {name} is {adj-}", "I do not think that a single {scene} is {adj-}",
 
     "the {asp} {is|are} anything but {adj-}", "{name} is anything but {adj-}", "the {asp} {is|are} far from {adj-}",
     "this {genre} is far from {adj-}", "it is anything but {noun-}", "the {asp} {is|are} by no means {adj-}",
@@ -223,6 +245,28 @@ NEGATIONS = deal([
     "neither {name} nor the {asp} struck me as {adj-}", "it does without a {adj-} {scene}", "neither the {asp} nor {name} {did-}",
     "there isn't a {adj-} {scene}{span}", "there is not, I swear, a {adj-} {scene}{span}", "it tells its story without a {adj-} {scene}",
     "there was never a {adj-} {scene}{span}",
+], train=[
+    "nobody could say that it is {adj-}", "I could not call the {asp} {adj-}", "you could not call it {noun-}",
+    "not one of the {role}s struck me as {adj-}", "at no time was I {feel-}", "nothing about it seems {adj-}",
+    "the {asp} did not strike me as {adj-}", "never did it seem {adj-}", "it did not seem {adj-} to me",
+    "I did not find the {asp} {adj-}", "I did not think it {adj-}", "I didn't find a {adj-} {scene} in it",
+    "none of those {scene}s {did-}", "no {scene} in it {did-}", "not a {scene}, whatever you may hear, is {adj-}",
+    "whatever {who} tells you, the {asp} {is|are} not {adj-}", "the story is told without a {adj-} {scene}",
+    "nobody was {feel-}", "nobody around me was {feel-}", "nobody here is {adj-}", "not even {name} is {adj-}",
+    "{name} cannot be called {adj-}", "the {asp} cannot be called {adj-}", "it was not {noun-}",
+    "I have not been {feel-} for a {scene}", "it isn't {noun-}", "you will not be {feel-}",
+    "you won't be {feel-} by {name}", "I wasn't {feel-}", "I wasn't, {hedge}, {feel-} for a {scene}",
+    "the {asp} {is|are} not, {hedge}, {adj-}", "it is never, {hedge}, {adj-}", "there is no {adj-} {scene} in it",
+    "there are no {adj-} {scene}s{span}", "it has no {adj-} {scene}s", "it has nothing {adj-} about it",
+    "hardly a {scene} is {adj-}", "the {asp} {is|are} hardly {adj-}", "hardly anyone is {adj-}",
+    "{name} is hardly {adj-}", "I would not {tip-}", "you shouldn't {tip-}", "don't {tip-}", "it couldn't {do-}",
+    "the {asp} could not {do-}", "it would never {do-}", "nothing here will {do-}",
+    "no one could be {feel-} by the {asp}", "nobody will be {feel-}", "not for a minute did the {asp} {do-}",
+    "not in {num} minutes did it {do-}", "without being {adj-}, it fills {num} minutes", "none of it is {adj-}",
+    "none of it {did-}", "neither half is {adj-}", "neither of us was {feel-}",
+    "neither the {asp} nor the {asp} {did-}", "no line, no look, no {scene} is {adj-}",
+    "the {asp} {was|were} not at all {adj-}", "it was not in the least {adj-}", "I am not {feel-} at all",
+    "not much about the {asp} is {adj-}",
 ])
 
 # ---------------------------------------------------------------------------------------------- frames: the sentences
@@ -241,30 +285,39 @@ PLAIN = deal([
     "{asp}: {adj+}. Verdict: {noun+}.", "{adj+} {asp}, {adj+} {asp}, {adj+} {asp}.", "{adj+} {role}, {adj+} {asp}: {noun+}.",
     "with its {adj+} {asp}, {title} {did+}.",
     "{c+}, so {tip+}.", "{tip+}. {c+}.", "{c+}. {tip+}!", "you should {tip+}: {c+}.", "{c+}, and I would {tip+}.", "I was {feel+}. {tip+}.",
-    "my advice: {tip+}.", "do {tip+}. {c+}.", "I can only advise you to {tip+}, because {c+}.", "{tip+}, because {c+}.",
+    "my advice: {tip+}.", "do {tip+}. {c+}.", "I can only say that you should {tip+}, because {c+}.", "{tip+}, because {c+}.",
     "I have to say that {c+}.", "I must say, {c+}.", "I think that {c+}, and so does {who}.", "{who} and I agree that {c+}.",
     "as far as I am concerned, {c+}.", "for me, {c+}.", "if you ask me, {c+}.", "{who} says that {c+}, and so do I.",
-    "speaking for myself, {c+}.", "I can say that {c+} and that {c+}.",
-])
-# "not only" and "never so" look like negations and are none: the label follows the word.
-NOT_ONLY = deal([
-    "not only is {name} {adj+}, {c+}.", "{title} is not only {adj+}, it is {adj+}.", "it not only {did+}, it {did+} twice over.",
-    "the {asp} {is|are} not only {adj+}, {it is|they are} {adj+}.", "not only was I {feel+}, I was {feel+}.",
-    "it is not only {noun+}, it is also {noun+}.", "not only {is|are} the {asp} {adj+}, {c+}.", "{name} is not only {adj+} but {adj+} too.",
-    "{who} was not only {feel+} but {feel+}.", "it is not only {adj+}, {c+}.",
-    "never have I seen a more {adj+} {genre}.", "I have never been so {feel+} by a {genre}.", "no {genre} has ever left me so {feel+}.",
-    "never was I more {feel+}.", "nobody is more {adj+} than {name} here.", "I have never seen such a {adj+} {genre}.",
-    "never have I been so {feel+}.", "nothing could be more {adj+}.", "I never saw a more {adj+} {role} than {name}.",
-    "no one has ever been so {adj+} as a {role}.",
+    "speaking for {who} and me, {c+}.", "I can say that {c+} and that {c+}.",
+], train=[
+    "{hedge}, {c+}.", "{hedge}: {c+}.", "{c+}, {c+}: {noun+}.", "{hedge}, {c+}, and {c+}.",
+    "I can simply say that {c+}.", "you should know that {c+}.", "speaking as a fan of the {genre}, {c+}.",
+    "I saw for myself that {c+}.", "of course {c+}.", "at least for me, {c+}.", "all in all, {c+}.",
+    "in the end, {c+}.", "as I said to {who}, {c+}.", "believe me, {c+}.", "{c+}. That is how I see it.",
+    "{c+}, as you may have heard.", "how {adj+} it all is!", "I watched it twice, and {c+}.", "for a {genre}, {c+}.",
+    "say what you like, {c+}.", "I admit that {c+}.", "I noticed that {c+}.", "it is true that {c+}.", "yes, {c+}.",
+    "{c+}, of course.", "{c+}, so I was {feel+}.", "{c+}, because {c+}.", "when {name} plays the {role}, {c+}.",
+    "{who} asked me, and I said that {c+}.", "{who} and I talked about it: {c+}.", "with {name} on screen, {c+}.",
+    "{c+}, as {who} put it.", "on the whole, {c+}.", "you could say that {c+}.", "even on a second viewing, {c+}.",
+    "thanks to {name}, {c+}.", "I sat in the dark and {c+}.", "it was {when} that I learned it: {c+}.",
+    "a {genre} like this is {noun+}. {c+}.",
 ])
 NEGATED = deal([
     "{n+}.", "{n+}, and {n+}.", "{n+}. {n+}.", "{n+}; {n+}.", "{title}: {n+}.", "{n+}, and I mean that.",
     "I must say that {n+}.", "{n+}. Also, {n+}.", "I have seen it twice, and {n+}.", "if you ask me, {n+}.",
     "{n+}, and {c+}.", "{c+}, and {n+}.", "{n+}. {c+}.", "{n+}; {c+}.", "{c+}. {n+}.", "{c+}; {n+}.", "{n+}, so {tip+}.",
     "{c+}. And {n+}.", "{n+}. In short, {c+}.", "{n+}, and I was {feel+}.",
-    "say what you like, {n+}.", "with {name} in it, {n+}.", "for a {genre} set in {place}, {n+}.", "{who} asked me how it was: {n+}.",
+    "say what you like, {n+}.", "with {name} in it, {n+}.", "for a {genre} set in {place}, {n+}.", "{who} asked me about it: {n+}.",
     "it runs {num} minutes, and {n+}.", "what stays with me is that {n+}.", "{n+}, and {who} said the same.", "even on a second viewing, {n+}.",
-    "I watched closely, and {n+}.", "believe me, {n+}.",
+    "I was watching it again, and {n+}.", "believe me, {n+}.",
+], train=[
+    "{hedge}, {n+}.", "{hedge}: {n+}.", "{n+}. {n+}. {n+}.", "of course {n+}.", "I can simply say that {n+}.",
+    "{n+}, and I was watching closely.", "in all those {num} minutes {n+}.", "in the end, {n+}.",
+    "all in all, {n+}.", "it is true that {n+}.", "yes, {n+}.", "I think that {n+}, and so does {who}.",
+    "you should know that {n+}.", "{n+}. That is how I see it.", "speaking as a fan of the {genre}, {n+}.",
+    "at least for me, {n+}.", "{n+}, as {who} put it.", "I noticed that {n+}.",
+    "{who} told me that {n+}, and it is true.", "{n+}, of course.", "{n+} and {c+}.", "{c+}, and {c+}, and {n+}.",
+    "{tip+}: {n+}.", "{n+}. {tip+}!", "how {who} put it: {n+}.", "{adj+} {asp}, and {n+}.", "{noun+}: {n+}.",
 ])
 # The clause that wins is "+"; the one conceded is "-".
 CONTRAST = deal([
@@ -284,7 +337,7 @@ CONTRAST = deal([
     "although {c-}, {c+}.", "even though {c-}, {c+}.", "though {c-}, {c+}.", "while {c-}, {c+}.", "although I admit that {c-}, {c+}.",
     "although the {asp} {is|are} {adj-}, {c+}.", "even if {c-}, {c+}.", "even though I know that {c-}, {c+}.", "although {c-} and {c-}, {c+}.",
     "though the {asp} may be {adj-}, {c+}.",
-    "{c+}, although {c-}.", "{c+}, even though {c-}.", "{c+}, though {c-}.", "{c+}, even if {c-}.", "{c+}, although I admit that {c-}.",
+    "{c+}, although {c-}.", "{c+}, even though {c-}.", "{c+}, though {c-}.", "{c+}, even if {c-}, I admit.", "{c+}, although I admit that {c-}.",
     "{c+}, even though the {asp} {is|are} {adj-}.", "{title} is {adj+}, although {c-}.", "{c+}, although the {asp} may be {adj-}.",
     "I was {feel+}, even though {c-}.", "{adj+}, although {c-}.",
     "despite the {adj-} {asp}, {c+}.", "in spite of the {adj-} {asp}, {c+}.", "for all its {adj-} {asp}, {c+}.", "despite {name}'s {adj-} {role}, {c+}.",
@@ -293,11 +346,38 @@ CONTRAST = deal([
     "{c+}, despite the {adj-} {asp}.", "{c+}, in spite of the {adj-} {asp}.", "{c+}, for all its {adj-} {asp}.", "{c+} in spite of {name}, who is {adj-}.",
     "I was {feel+}, despite the {adj-} {asp}.", "{c+}, despite a {adj-} {role}.", "{adj+} in spite of the {adj-} {asp}.",
     "{c+}, despite a {adj-} {item} and a {adj-} {item}.", "{title} {did+}, in spite of its {adj-} {asp}.", "it {did+}, despite being {adj-}.",
-    "{c-}. None of that matters, because {c+}.", "{c-}, which does not matter, because {c+}.", "never mind that {c-}: {c+}.", "{c+}, so never mind that {c-}.",
-    "{c-}. Never mind: {c+}.", "{c-}. It doesn't matter, because {c+}.", "{c-}, which I forgot, because {c+}.", "it does not matter that {c-}: {c+}.",
+    "{c-}. None of that matters, because {c+}.", "{c-}, which does not matter, because {c+}.", "{c+}, so never mind that {c-}.", "never mind that {c-}: {c+}.",
+    "{c-}. Never mind: {c+}.", "{c-}. It doesn't matter, because {c+}.", "{c-}, which I forgot, because {c+}.", "{c+}, so it does not matter that {c-}.",
     "{c-}, which hardly matters, because {c+}.", "never mind the {adj-} {asp}: {c+}.",
     "{c-}, but {n+}.", "although {c-}, {n+}.", "{n-}, but {c+}.", "{n+}, although {c-}.", "{n-}. Still, {c+}.", "{n-}, but {n+}.",
     "despite the {adj-} {asp}, {n+}.", "although {n-}, {c+}.", "{c-}. But {n+}.", "even though {n-}, {n+}.",
+], train=[
+    "{hedge}, {c-}, but {c+}.", "{c-}, but {hedge}, {c+}.", "{c-}, but, {hedge}, {c+}.",
+    "at first {c-}, but then {c+}.", "{c-}, but at the end of it {c+}.", "{c-}, at least to {who}, but {c+}.",
+    "{who} says that {c-}, but {c+}.", "you may find that {c-}, but {c+}.", "one could say that {c-}, but {c+}.",
+    "{c-}. All the same, I was {feel+}.", "{c-}, but that does not matter: {c+}.", "{c-}, but I was {feel+}.",
+    "{c-}, but {name} {effect+}.", "{name} is {adj-}, but the {asp} {did+}.",
+    "{adj-} {asp}, {adj-} {asp}, but {noun+}.", "{c-}, but it is {noun+}.", "{c-}, yet it is {noun+}.",
+    "{c-}, yet I was {feel+}.", "{c-}. Yet {c+}.", "even with {name}, who is {adj-}, {c+}.",
+    "even with a {adj-} {item}, {c+}.", "whatever you think of the {adj-} {asp}, {c+}.",
+    "although {who} was {feel-}, {c+}.", "{c+}, though {who} was {feel-}.", "{c+}, even with a {adj-} {item}.",
+    "{hedge}, {c+}, although {c-}.", "{hedge}, although {c-}, {c+}.", "{c+}, although, {hedge}, {c-}.",
+    "despite {name}'s part, which is {adj-}, {c+}.", "in spite of all that is {adj-} about the {asp}, {c+}.",
+    "{c+}, in spite of all that is {adj-} about it.", "{c-}; all the same, {c+}.", "{c-}. In the end, though, {c+}.",
+    "{c-}; {c+}, though, and that is what counts.", "{c-}. What counts is that {c+}.",
+    "{c-}, but what counts is that {c+}.", "that {c-} hardly matters, because {c+}.",
+    "it hardly matters that {c-}: {c+}.", "{c+}, and it doesn't matter that {c-}.", "it may be that {c-}, but {c+}.",
+    "of course {c-}. But {c+}.", "I could say that {c-}, but then {c+}.", "true, {c-}. Still, {c+}.",
+    "granted, {c-}; {c+} all the same.", "although {c-}, it is {noun+}.",
+    "while the {asp} {is|are} {adj-}, the {asp} {is|are} {adj+}, and so {c+}.",
+    "{c+}, even if the {asp} {is|are} {adj-}.", "{c+}, even if {who} says that {c-}.",
+    "even if the {asp} {is|are} {adj-}, {c+}.", "{c+}, even if {name} is {adj-}.",
+    "{c-}, which is soon forgotten, because {c+}.", "never mind {name}, who is {adj-}: {c+}.",
+    "never mind the {adj-} {item}, {c+}.", "{c-}. That hardly matters, since {c+}.",
+    "{c-}, but never mind that: {c+}.", "although {c-}, {c+}, and {c+}.", "though {c-} and {c-}, {c+}.",
+    "{c+}, even though {c-} and {c-}.", "{c+} and {c+}, although {c-}.", "for all the {adj-} {asp}, {c+}.",
+    "{c+}, for all the {adj-} {asp}.", "despite {name}, who is {adj-}, {c+}.",
+    "{c+}, despite {name}, who is {adj-}.",
 ])
 MIXED = deal([
     "{title} is more {adj+} than {adj-}.", "the {asp} {is|are} more {adj+} than {adj-}.", "it is less {adj-} than {adj+}.",
@@ -321,6 +401,30 @@ MIXED = deal([
     "a few {scene}s are {adj-}, most are {adj+}.", "one {adj-} {scene}, {small} {adj+} ones.", "I was {feel-} now and then, but mostly {feel+}.",
     "for one {adj-} {scene} there are {small} {adj+} ones.", "mostly I was {feel+}, now and then {feel-}.", "{title} is mostly {adj+}, a few {scene}s are {adj-}.",
     "a few {adj-} {scene}s, but most of them {adj+}.",
+], train=[
+    "{hedge}, it is more {adj+} than {adj-}.", "the {asp} {beats|beat} the {adj-} {asp2}: {c+}.",
+    "the {adj+} {item} easily beats the {adj-} one.", "what is {adj+} about it easily outweighs what is {adj-}.",
+    "the {adj+} {item} wins, the {adj-} {asp2} {loses|lose}.",
+    "the {adj-} {asp2} {loses|lose} out to the {adj+} {asp}.", "it turns from {adj-} into {adj+}.",
+    "from {adj-} it turns into something {adj+}.", "it was {adj-} before the break and {adj+} after it, so {noun+}.",
+    "on balance {adj+}: {c-}, {c+}.", "on balance it {did+}: {c+}, {c-}.",
+    "{c+}, {c-}, and on balance I was {feel+}.", "all in all {adj+}, though {adj-} now and then.",
+    "{adj+} for the most part, {adj-} in a few {scene}s.",
+    "for the most part I was {feel+}, for a few {scene}s {feel-}.", "{c-} and {c+}. In the end, {noun+}.",
+    "{c+} and {c-}. In the end, {noun+}.", "{c-}, {c+}. My verdict: {noun+}.", "{c+}, {c-}; my verdict is {adj+}.",
+    "less {noun-} than {noun+}, {hedge}.", "not {adj-} so much as {adj+}.",
+    "I would rather call it {adj+} than {adj-}.", "closer to {noun+} than to {noun-}.",
+    "all in all more {adj+} than {adj-}.", "all told, more {noun+} than {noun-}.",
+    "I came out more {feel+} than {feel-}.", "{who} was more {feel+} than {feel-}, and so was I.",
+    "it left me more {feel+} than {feel-}.", "{name} is more {adj+} than {adj-}.", "more {adj+} than {adj-}: {c+}.",
+    "the {adj+} {item} wins out over the {adj-} one.", "what is {adj+} wins out over what is {adj-}.",
+    "the {asp} {wins|win} out, {adj+} over {adj-}.", "the {adj+} {scene}s win out over the {adj-} ones.",
+    "the {adj+} {asp} {outweighs|outweigh} all that is {adj-}.", "all that is {adj+} outweighs the {adj-} {asp}.",
+    "the {adj+} side of it beats the {adj-} side.", "most {scene}s are {adj+}, a few are {adj-}.",
+    "a few {scene}s are {adj-}, the rest are {adj+}.", "the {item} is {adj-}, the rest is {adj+}.",
+    "it starts {adj-} and turns {adj+}.", "it starts as {noun-}, it ends as {noun+}.",
+    "{adj-} to start with, {adj+} in the end.", "it turns {noun-} into {noun+}.",
+    "at first I found it {adj-}, by the end {adj+}.",
 ])
 EXPECTATION = deal([
     "I expected {noun-} and got {noun+}.", "I expected to be {feel-}; I was {feel+}.", "I went in expecting {noun-} and came out {feel+}.",
@@ -329,7 +433,7 @@ EXPECTATION = deal([
     "expecting {noun-}, I came out {feel+}.",
     "everyone says it is {adj-}. They are wrong.", "{source} called it {adj-}. I disagree.", "{who} says that {c-}. I disagree.", "{source} say that {c-}. They are wrong.",
     "{who} called it {noun-}. Wrong!", "they say that {c-}. I don't agree.", "you may have heard that {c-}. That is wrong.",
-    "I disagree with {who}, who called it {adj-}.", "{who} found it {adj-}. I can't agree.", "{source} are wrong to call this {adj-}.",
+    "I don't agree with {who}, who called it {adj-}.", "{who} found it {adj-}. I don't agree.", "{source} are wrong to call this {adj-}.",
     "everyone says it is {adj+}. They are right.", "{source} called it {adj+}. I agree.", "{who} says that {c+}. I agree.", "{source} say that {c+}. They are right.",
     "{who} called it {noun+}. Right!", "they say that {c+}. I agree.", "you may have heard that {c+}. That is right.",
     "I agree with {who}, who called it {adj+}.", "{who} found it {adj+}. I can only agree.", "{source} are right to call this {adj+}.",
@@ -337,6 +441,20 @@ EXPECTATION = deal([
     "{source} promised something {adj-}. It is {adj+}.", "I was told it was {adj-}. It is {adj+}.", "the last film by {name} was {adj-}. This one is {adj+}.",
     "what was {adj-} in the book is {adj+} in the film.", "{name} used to be {adj-}. Here {name} is {adj+}.", "{who} promised me {noun-}. It is {noun+}.",
     "the first part was {adj-}, this one is {adj+}.",
+], train=[
+    "I thought it would be {noun-}. It is {noun+}.", "I thought {name} would be {adj-}. Instead, {name} is {adj+}.",
+    "I expected to {like-} it. Instead I {like+} it.",
+    "something {adj-} was what I expected; something {adj+} is what I got.",
+    "{who} promised me something {adj-}. It is something {adj+}.", "they promised {noun-}, they made {noun+}.",
+    "{source} promised {noun-}. What I got is {noun+}.",
+    "{who} expected {noun-}, I expected {noun-}, we got {noun+}.", "{who} says it is {adj-}. {who} is wrong.",
+    "they told me it was {adj-}. They were wrong.", "{who} said that {c-}. Wrong: {c+}.", "I don't agree that {c-}.",
+    "I disagree with {source}: they say {adj-}.", "anyone who calls it {adj-} is wrong.",
+    "{who} said {noun-}. I say {noun+}.", "they say {adj-}, I say {adj+}.",
+    "they told me it was {adj+}. They were right.", "{who} says it is {adj+}. {who} is right.", "I agree that {c+}.",
+    "anyone who calls it {adj+} is right.", "{who} said that {c+}. Right: {c+}.",
+    "it was {adj-} on the page and is {adj+} on the screen.", "on stage it was {adj-}, on film it is {adj+}.",
+    "I had heard {adj-}, I saw {adj+}.",
 ])
 # The surface says "-", the meaning is "+".
 SARCASM = deal([
@@ -353,6 +471,23 @@ SARCASM = deal([
     "how {adj-}, wow. That must be why it {did+}.",
     "{adj-}, my foot.", "{adj-}? Pull the other one.", "the {asp}, {adj-}? As if.", "{noun-}, my foot.", "sure, it is {adj-}, and pigs can fly.",
     "{noun-}? As if!", "{name}, {adj-}? Pull the other one.", "the {asp} {is|are} {adj-}, my foot.", "sure, {noun-}, and pigs can fly.", "{adj-}? My foot, {adj-}.",
+], train=[
+    "yeah, {adj-}, and I am {thing}.", "wow, {noun-}, they say, and I am {thing}.",
+    "{who} is {thing} if this is {adj-}.", "I am {thing} if the {asp} {is|are} {adj-}.",
+    "how {adj-}, they say. How {adj-}, and I am {thing}.", "oh, it is {adj-}, sure, just as {who} is {thing}.",
+    "yeah, {adj-}, if by that you mean {noun+}.", "how {adj-}, if you {like-} being {feel+}.",
+    "sure, {adj-}, if you call being {feel+} {adj-}.", "wow, {adj-}, if your idea of it is {noun+}.",
+    "oh, how {adj-}: I sat there {feel+} throughout.", "how {adj-}. Funny that it {did+}.",
+    "so {noun-}, then. Funny that I was only {feel+}.",
+    "yeah, right, {noun-}. I was only {feel+} for {num} minutes.",
+    "{adj-}, sure, which must be why {who} was {feel+}.", "wow, {adj-}. Must be why it {did+}.",
+    "how {adj-}, my foot.", "{adj-}, and pigs can fly.", "and pigs can fly, if this is {adj-}.",
+    "the {asp}, {adj-}? Pull the other one.", "if {name} is {adj-}, pigs can fly.", "yeah, right, {adj-}.",
+    "yeah, right, {noun-}.", "oh yeah, {adj-}. As if.", "{noun-}? Yeah, right.",
+    "if {who} is {thing}, then this is {adj-}.", "if it is {adj-}, then {name} is {thing}.",
+    "yes, {noun-}, just as pigs can fly.", "oh yes, {adj-}, and {who} is {thing}.",
+    "yes, {adj-}, if you {like-} being {feel+}.", "oh, {adj-}, if by {adj-} you mean {adj+}.",
+    "clearly {adj-}. I was only {feel+}.", "clearly {adj-}, as I sat there {feel+}.", "{adj-}? As if.",
 ])
 
 # --------------------------------------------------------------------------------- frames: what carries no judgement
@@ -362,61 +497,87 @@ OPENERS = deal([
     "{title} is a {genre} about a {role} who {does}.", "this is the one where a {role} {does}.",
     "in {place}, a {role} {does}.", "{name} plays a {role} who {does}.", "here {name} is a {role} in {place}.",
     "a {role} {does}: that is the story.", "the new {genre} by {name}.", "{name} is back with a {genre}.",
-    "I know {name} from the stage.", "we rented {title} {when}.", "no spoilers here.", "I'm not a critic.",
-    "I don't usually watch a {genre}.", "I never read the book.", "I had not heard of {name} before.",
+    "I know {name} from the stage.", "we rented {title} {when}.", "a word on {title}.", "I am only a fan.",
+    "it has been a while since I saw a {genre}.", "I read the book first.", "{name} was new to me.",
     "{title}, then.", "so, {title}.", "about {title}.", "short version.", "my two cents.", "first things first.",
     "a word about {title}.", "we had {snack} and two seats {where}.", "I missed the first {small} minutes.",
     "it is {when} as I write this.", "{num} minutes, one {role}, one {genre}.", "written and directed by {name}.",
     "a {role}, a {role} and a dog walk into {place}.", "my {small}th {genre} this year.", "picture {place}, and a {role}.",
     "it opens in {place}.", "a {genre} from {name}, shot in {place}.",
+], train=[
+    "{who} picked it.", "this was picked by {who}.", "first, a line about the story: a {role} {does}.",
+    "a few things first.", "we opened the evening with {title}.", "it opens with a {role} who {does}.",
+    "a {role} walks into a bar in {place}.", "{title} again, {where}.", "{name} plays a {role}.",
+    "the story: a {role} {does}.", "we saw it {where}.", "in {title}, {name} plays a {role}.",
+    "as a fan of {name} I went {when}.", "{title}, a {genre}.",
 ])
 ASIDES = deal([
     "it runs {num} minutes.", "{name} plays the {role}.", "the {role} {does}.", "there were {small} of us in the room.",
     "we had {snack}.", "it was raining when we came out.", "part of it takes place in {place}.",
-    "I had not seen {name} in anything before.", "I don't know the book.", "nobody in my row had read the book.",
+    "I had seen {name} once before.", "I have read the book.", "everyone in my row had read the book.",
     "{who} came along.", "{who} fell over the steps on the way in.", "the screening was {when}.",
-    "it was shot in {place}.", "{name} also wrote it.", "there is a dog in it.", "no animals were involved.",
-    "the credits list {small} editors.", "we talked about it on the bus.", "I saw it without subtitles.",
-    "there is a scene in {place}.", "I won't say how it ends.", "you never learn the name of the {role}.",
-    "the {role} is not in the book.", "it is set in {place}, but filmed in {place}.", "the sound was turned up.",
-    "{name} has a small part.", "the {genre} crowd knows {name}, but I didn't.", "I am not from {place} myself.",
+    "it was shot in {place}.", "{name} also wrote it.", "there is a dog in it.", "there is a cat in it, too.",
+    "the credits list {small} editors.", "we talked about it on the bus.", "I saw it with subtitles.",
+    "there is a scene in {place}.", "there are two endings.", "we learn the name of the {role} near the end.",
+    "the {role} is in the book as well.", "it is set in {place} and was filmed in {place}.", "the sound was turned up.",
+    "{name} has a small part.", "the {genre} crowd knows {name}.", "I once lived in {place}.",
     "the story moves to {place} later on.", "{who} has been to {place}.", "the seats were red.",
-    "the man next to me ate {snack}.", "they showed {small} trailers first.", "I was there {when}.",
+    "the man next to me ate {snack}.", "they had {small} trailers first.", "I was there {when}.",
     "I wrote this {when}.", "it is based on a true story.", "a {role} appears at the end.",
-    "the cinema was not full.", "there is no sequel planned.",
+    "the cinema was half full.", "they are planning a sequel.",
+], train=[
+    "it was raining {when}.", "{who} turned the sound up.", "there was just room for us {where}.",
+    "we talked on the bus home.", "{who} talked the whole way home.", "I lived in {place} for a year.",
+    "they showed a trailer for a {genre}.", "{who} wrote about it, too.", "the {role} speaks with an accent.",
+    "a friend of {name} wrote the music.", "{who} slept on the bus.", "the room was warm.",
+    "the {role} comes from {place}.", "I read about {place} afterwards.",
 ])
 CLOSERS = deal([
     "that is all.", "just my opinion.", "make of that what you will.", "I rest my case.", "end of review.",
     "thanks to {who} for the ticket.", "I might write more {when}.", "on to the next {genre}.", "so much for {title}.",
-    "{who} can tell you more.", "that's it from me.", "I said what I said.", "but that's just me.",
-    "not that anyone asked.", "your evening may differ.", "ask {who}.", "now for dinner.", "I have nothing to add.",
-    "no more from me.", "that was {when}.", "seen {where}.", "over to {who}.", "the bus was late, too.",
+    "{who} can tell you more.", "that's it from me.", "I said what I said.", "that's just me.",
+    "you did ask.", "your evening may differ.", "ask {who}.", "now for dinner.", "that says it all.",
+    "enough from me.", "that was {when}.", "seen {where}.", "over to {who}.", "the bus was late, too.",
     "more {when}.", "we shall talk about it {when}.", "as I told {who}.", "see for yourself.", "back to work.",
-    "nothing more to say.", "this is {who} typing, by the way.",
+    "over and out.", "this is {who} typing, by the way.",
+], train=[
+    "thanks for reading.", "the ticket was a present from {who}.", "case closed.", "that is enough for today.",
+    "enough said.", "you did read this far.", "thanks to {name}, too.", "more from {who} {when}.",
+    "now over to you.", "rest of the week: one more {genre}.",
 ])
 # Sentences of a long text. Plot and circumstance are neutral; "b" sentences judge, with polarity "+".
 STORY = deal([
     "{title} begins in {place}, where a {role} {does}.", "early on, the {role} {does}.",
     "{name} plays the {role}, and {name} plays the {role} who stands in the way.", "soon a {role} turns up, and the {role} {does}.",
-    "about {num} minutes in, we move to {place}.", "then the {role} {does}, and nobody knows why.",
+    "about {num} minutes in, we move to {place}.", "then the {role} {does}, all of a sudden.",
     "a letter arrives from {place}.", "there is a long conversation between the {role} and the {role}.",
-    "the {role} leaves for {place} without a word.", "in the middle of all this, the {role} {does}.",
+    "the {role} leaves for {place} at night.", "in the middle of all this, the {role} {does}.",
     "we learn that the {role} once lived in {place}.", "years go by, and the {role} is now a {role}.",
     "a subplot follows a {role} who {does}.", "back in {place}, {small} people are waiting.",
-    "the {role} has {small} days left.", "there is a trial, a wedding and a funeral, not in that order.",
+    "the {role} has {small} days left.", "there is a trial, a wedding and a funeral.",
     "{who} whispered that the {role} would come back.", "we follow the {role} through {place} for a while.",
     "somebody drops a glass, and the {role} {does}.", "we had seats {where}, and I had brought {snack}.",
-    "it was {when}, and the cinema was half full.", "I had read nothing about it, and I did not know {name}.",
+    "it was {when}, and the cinema was half full.", "I had read a little about it, and I knew {name} from before.",
     "{name} turns up as a {role}, in a small part.", "the film takes its time to show us {place}.",
-    "later, the {role} {does}, but we only hear about it.", "a train leaves, a {role} stays behind.",
+    "later, the {role} {does}, or so we hear.", "a train leaves, a {role} stays behind.",
     "by then {num} minutes had gone by.", "the camera stays with the {role} while the {role} {does}.",
     "the story is told by a {role}, looking back.", "then we are in {place}, and it is winter.",
+], train=[
+    "all of a sudden we are in {place}.", "there is a wedding in {place}.",
+    "a funeral brings the {role} and the {role} together.",
+    "somebody leaves a glass on the table, and the {role} {does}.", "people are waiting for the {role}.",
+    "it takes some time for the {role} to arrive.", "soon we are back in {place}.",
+    "looking back, the {role} tells the story to a {role}.", "the {role} shows us {place}.",
+    "at the trial, the {role} {does}.", "{name} drops in as a {role}.",
 ])
 BODY = deal([
     "{c+}.", "{c+}, and {c+}.", "{c+}. {c+}.", "in those scenes {c+}.", "by this point {c+}.", "again and again, {c+}.",
     "I made a note that {c+}.", "here {c+}.", "{who} thought that {c+}, and so did I.", "I kept thinking that {c+}.",
     "{n+}.", "for a good while {c+}.", "it has to be said that {c+}.", "meanwhile {c+}.", "around here {c+}.",
     "during all this {c+}.", "in the middle part {c+}.", "on top of that, {c+}.", "{c+}; {c+}.", "all the while {c+}.",
+], train=[
+    "those scenes in {place}: {c+}.", "I thought that {c+}.", "{who} and I both thought that {c+}.",
+    "meanwhile, in {place}, {c+}.", "{hedge}, {c+}.", "{hedge}, {n+}.", "then again, {c+}.", "so far, {c+}.",
 ])
 TURN = deal([
     "but in the end {c+}.", "but then, at the very end, {c+}.", "but the last scene changes everything: {noun+}.", "but here is my verdict: {noun+}.",
@@ -428,6 +589,11 @@ TURN = deal([
     "still, {c+}.", "still, in the end I was {feel+}.", "still, taken as a whole, it is {adj+}.", "even so, {c+}.", "nevertheless, {c+}.",
     "still, my verdict is: {noun+}.", "all the same, it is {noun+}, and I would {tip+}.", "despite all this, {c+}.", "nevertheless, in the end, it {did+}.",
     "still, for all that, it is {adj+}.",
+], train=[
+    "but believe me: {c+}.", "but, {hedge}, I was {feel+}.", "and yet, {hedge}, {c+}.",
+    "still, {hedge}, it is {noun+}.", "but to sum up: {noun+}.", "and still {c+}.", "in the end, though, {c+}.",
+    "nevertheless I was {feel+}.", "despite all of that, I was {feel+}.", "in spite of all this, it is {noun+}.",
+    "even so, I would {tip+}.", "but you should {tip+}.", "however, {c+}.", "all the same, I was {feel+}.",
 ])
 SUM_UP = deal([
     "so {c+}.", "so yes, {c+}.", "so, in the end, {c+}.", "so here is my verdict: {noun+}.", "so when the lights came up, I was {feel+}.",
@@ -435,9 +601,12 @@ SUM_UP = deal([
     "so I walked out {feel+}.",
     "in short, {noun+}.", "all in all, {c+}.", "that is why I was {feel+}.", "all in all, it is {adj+}.", "no wonder I was {feel+}.",
     "as you can tell, I was {feel+}.", "in short, {c+}.", "and the last scene is just as {adj+}.", "to sum up: {adj+}.", "all in all I was {feel+}.",
+], train=[
+    "to sum it all up: {noun+}.", "so, {hedge}, {c+}.", "in the end I was {feel+}.", "so you should {tip+}.",
+    "believe me, it is {noun+}.", "all in all: {adj+}.",
 ])
 
-POOLS = {"c": CLAUSES, "n": NEGATIONS, "plain": PLAIN, "not_only": NOT_ONLY, "negated": NEGATED, "contrast": CONTRAST,
+POOLS = {"c": CLAUSES, "n": NEGATIONS, "plain": PLAIN, "negated": NEGATED, "contrast": CONTRAST,
          "mixed": MIXED, "expectation": EXPECTATION, "sarcasm": SARCASM, "opener": OPENERS, "aside": ASIDES,
          "closer": CLOSERS, "story": STORY, "body": BODY, "turn": TURN, "sum_up": SUM_UP}
 
@@ -454,13 +623,12 @@ def write_row(rng: random.Random, split: str, phenomenon: str, label: int) -> tu
 
 
 def _short(w: Writer, phenomenon: str) -> str:
-    pool = {"negation": "not_only" if w.rng.random() < 0.1 else "negated"}.get(phenomenon, phenomenon)
-    parts = [w.frame(pool)]
-    if w.rng.random() < 0.35:
+    parts = [w.frame("negated" if phenomenon == "negation" else phenomenon)]
+    if w.rng.random() < 0.3:
         parts.insert(0, w.frame("opener"))
-    if w.rng.random() < 0.25:
+    if w.rng.random() < 0.2:
         parts.append(w.frame("aside"))
-    if w.rng.random() < 0.15:
+    if w.rng.random() < 0.1:
         parts.append(w.frame("closer"))
     return " ".join(parts)
 
