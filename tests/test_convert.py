@@ -17,7 +17,9 @@ import minibert
 from minibert import checkpoint, convert, tokenization
 from minibert.cli import UserError
 from minibert.model import Classifier
-from reference import CLASSES, FAMILIES, batch, difference, one_thread, ours, reference_classifier, reference_config, reference_encoder
+from reference import (
+    CLASSES, FAMILIES, batch, difference, one_thread, ours, randomise, reference_classifier, reference_config, reference_encoder,
+)
 
 PREFIX = {"bert": "bert.", "distilbert": "distilbert.", "roberta": "roberta."}
 quiet = lambda line: None  # noqa: E731
@@ -493,7 +495,7 @@ def a_run(folder: Path, head: str, info: dict = INFO) -> Path:
     tokenizer = tokenization.train_wordpiece(TEXTS * 30, vocab_size=60)
     config = ours(reference_classifier("bert"), "native").config
     config.vocab_size = tokenizer.vocab_size
-    model = Classifier(config, 2, head)
+    model = randomise(Classifier(config, 2, head), seed=3)
     model.labels = info["labels"]
     convert.save_classifier(model, folder)
     tokenizer.save(folder)
