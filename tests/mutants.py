@@ -25,16 +25,12 @@ KILLED, SURVIVED, BROKEN = "killed", "survived", "does not even import"
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old` stands exactly once in `file` (relative to the repository) and becomes `new`; `tests` should notice.
-
-    tests: pytest's arguments, paths relative to the repository.
-    """
+    """`old` stands exactly once in `file` (relative to the repository) and becomes `new`."""
 
     name: str
     file: str
     old: str
     new: str
-    tests: tuple[str, ...]
 
 
 def plant(mutant: Mutant | None, tree: Path) -> None:
@@ -55,19 +51,17 @@ def plant(mutant: Mutant | None, tree: Path) -> None:
     path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
 
 
-def outcomes(mutants: list[Mutant], processes: int = 2) -> dict[str, str]:
+def outcomes(mutants: list[Mutant], tests: list[str], processes: int = 2) -> dict[str, str]:
     """Name → what became of it: KILLED (a test failed), SURVIVED (all passed) or BROKEN (nothing ran).
 
-    The entry "unpatched" is the sources as they are, under all the tests of all the mutants.
+    tests: pytest's arguments, paths relative to the repository. The entry "unpatched" is the sources as they are.
     """
-    everything = tuple(dict.fromkeys(argument for m in mutants for argument in m.tests))
     with tempfile.TemporaryDirectory() as temp:
-        plan = [("unpatched", str(Path(temp) / "unpatched"), everything)]
-        plant(None, Path(plan[0][1]))
-        for i, mutant in enumerate(mutants):
-            plan.append((mutant.name, str(Path(temp) / str(i)), mutant.tests))
+        plan = []
+        for i, mutant in enumerate([None, *mutants]):
+            plan.append((mutant.name if mutant else "unpatched", str(Path(temp) / str(i))))
             plant(mutant, Path(plan[-1][1]))
-        job = json.dumps(dict(plan=plan, processes=processes))
+        job = json.dumps(dict(plan=plan, tests=tests, processes=processes))
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run([sys.executable, __file__], input=job, capture_output=True, text=True, env=env, cwd=temp)
         assert done.returncode == 0, done.stderr
@@ -88,10 +82,10 @@ def _serve() -> None:
     waiting, running, results = list(job["plan"]), {}, {}
     while waiting or running:
         while waiting and len(running) < job["processes"]:
-            name, tree, tests = waiting.pop(0)
+            name, tree = waiting.pop(0)
             pid = os.fork()
             if pid == 0:
-                _test(tree, tests)
+                _test(tree, job["tests"])
             running[pid] = name
         pid, status = os.wait()
         code = os.waitstatus_to_exitcode(status)
