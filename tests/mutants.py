@@ -10,7 +10,9 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMEOUT = 300  # seconds for one mutant: an endless loop counts as noticed
+CPU_SECONDS = 300  # for one mutant: an endless loop counts as noticed, a busy machine does not
 
 KILLED, SURVIVED, BROKEN = "killed", "survived", "does not even import"
 
@@ -89,17 +91,15 @@ def _serve() -> None:
             running[pid] = name
         pid, status = os.wait()
         code = os.waitstatus_to_exitcode(status)
-        results[running.pop(pid)] = {0: SURVIVED, 1: KILLED, -14: KILLED}.get(code, f"{BROKEN} (status {code})")
+        results[running.pop(pid)] = {0: SURVIVED, 1: KILLED, -signal.SIGXCPU: KILLED}.get(code, f"{BROKEN} (status {code})")
     print(json.dumps(results))
 
 
 def _test(tree: str, tests: list[str]) -> None:
     """In the fork: run the tests in `tree`, whose modules stand before the repository's, and end with their status."""
-    import signal
-
     import pytest
 
-    signal.alarm(TIMEOUT)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1), os.dup2(sink, 2)
     os.chdir(tree)
