@@ -36,6 +36,9 @@ def _figure(path: str | os.PathLike, rows: int = 1, columns: int = 1, size: tupl
         plt.close(figure)
 
 
+ABOVE = dict(loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False, fontsize=8)  # a legend that can cover no bar
+
+
 def shortened(name: str, most: int = 28) -> str:
     """A label on one line, its middle left out if it is long: names of one kind differ at their ends."""
     name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
@@ -119,7 +122,7 @@ def length_histogram(path: str | os.PathLike, histogram: dict[str, list], max_le
             axis.plot([], [], color=ORANGE, linestyle="--", label=f"max_len {max_len} (beyond the right edge)")
         axis.set_xlabel("tokens per training text (last bar: and longer)")
         axis.set_ylabel("texts")
-        axis.legend()
+        axis.legend(**ABOVE)
 
 
 def reliability(path: str | os.PathLike, bins: list[dict[str, float]], ece: float) -> None:
@@ -132,8 +135,8 @@ def reliability(path: str | os.PathLike, bins: list[dict[str, float]], ece: floa
         top.plot([b["confidence"] for b in bins], [b["accuracy"] for b in bins], "o", color=ORANGE, markeredgecolor="white",
                  label="at the bin's mean confidence")
         top.plot([0, 1], [0, 1], "--", color=GREY, label="perfectly calibrated")
-        top.set(ylim=(0, 1.02), xlim=(0, 1), ylabel="accuracy", title=f"reliability (ECE {ece:.3f})")
-        top.legend(fontsize=8, loc="upper left")
+        top.set(ylim=(0, 1.02), xlim=(0, 1), ylabel="accuracy")
+        top.legend(title=f"expected calibration error {ece:.3f}", **ABOVE)
         bottom.bar(low, [b["n"] for b in bins], width=width, align="edge", color=GREY, edgecolor="white")
         bottom.set(xlabel="confidence", ylabel="rows")
 
@@ -148,7 +151,7 @@ def confidence(path: str | os.PathLike, confidence: np.ndarray, correct: np.ndar
                 axis.hist(confidence[rows], edges, weights=np.full(rows.sum(), 1 / rows.sum()), color=colour, alpha=0.55,
                           hatch=hatch, edgecolor=colour, label=f"{name} ({int(rows.sum()):,} rows)")
         axis.set(xlabel="confidence", ylabel="share of the group", xlim=(0, 1))
-        axis.legend(loc="upper left")
+        axis.legend(ncols=2, **ABOVE)
 
 
 def length_errors(path: str | os.PathLike, bins: list[dict[str, Any]]) -> None:

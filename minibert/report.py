@@ -143,9 +143,9 @@ def _confusion_lines(figures: dict[str, Any]) -> list[str]:
 
 
 def seed_lines(seeds: dict[str, Any]) -> list[str]:
-    return [f"{len(seeds['runs'])} seeds     {name.replace('_', '-')} mean {s['mean']:.4f}, spread (standard deviation) "
-            f"{s['spread']:.4f}, worst {s['worst']:.4f} ({s['worst_run']})"
-            for name, s in ((n, seeds[n]) for n in ("accuracy", "macro_f1"))]
+    return [f"{len(seeds['runs'])} seeds     {words} mean {s['mean']:.4f}, spread (standard deviation) {s['spread']:.4f}, "
+            f"worst {s['worst']:.4f} ({s['worst_run']})"
+            for words, s in (("accuracy", seeds["accuracy"]), ("macro-F1", seeds["macro_f1"]))]
 
 
 def _slice_lines(slices: dict[str, Any]) -> list[str]:
