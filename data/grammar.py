@@ -40,6 +40,9 @@ def deal(frames: list[str], train: list[str] = ()) -> dict[str, list[str]]:
     return dealt
 
 
+KEPT = ("genre", "title")  # a row speaks of one film
+
+
 class Writer:
     """Writes one row: remembers the words used, the frames used and the number of the last subject."""
 
@@ -51,6 +54,7 @@ class Writer:
         self.used: set[str] = set()
         self.frames: set[str] = set()
         self.plural = False
+        self.kept: dict[str, str] = {}
 
     def frame(self, pool: str, label: int | None = None) -> str:
         """One frame of `pool`, expanded so that "+" means `label` (default: the row's own)."""
@@ -70,10 +74,15 @@ class Writer:
         polarity = self.label if sign >= 0 else 1 - self.label
         if slot in self.pools:
             return self.frame(slot, polarity)
+        if slot in self.kept:
+            return self.kept[slot]
         entries = self.words[slot]
         if sign:
             entries = entries[polarity]
-        return self._word(entries)
+        word = self._word(entries)
+        if slot in KEPT:
+            self.kept[slot] = word
+        return word
 
     def _word(self, entries: list) -> str:
         for _ in range(20):

@@ -21,8 +21,8 @@ WRONG_LABELS = 0.02
 LABELS = ("negative", "positive")
 
 # What a row is about, and how often. Every phenomenon has as many positive as negative rows.
-SHARES = {"plain": 0.46, "negation": 0.16, "contrast": 0.18, "mixed": 0.06, "expectation": 0.05,
-          "sarcasm": 0.04, "verdict_at_end": 0.03, "long": 0.02}
+SHARES = {"plain": 0.50, "negation": 0.16, "contrast": 0.17, "mixed": 0.05, "expectation": 0.045,
+          "sarcasm": 0.04, "verdict_at_end": 0.02, "long": 0.015}
 
 # ------------------------------------------------------------------------------------------------------ vocabulary
 # Lists of two are (negative words, positive words).
@@ -74,7 +74,7 @@ TIP = (  # after "I would", "you should", …
     ["see it twice", "recommend it", "watch it again", "buy the disc", "book a seat", "bring a friend", "tell your friends",
      "stay to the end"],
 )
-LIKE = (["hate", "dislike", "can't stand", "resent"], ["love", "enjoy", "like", "adore"])
+LIKE = (["hate", "dislike", "loathe", "despise"], ["love", "enjoy", "like", "adore"])
 HOW = (["sadly", "alas", "unfortunately", "regrettably"], ["happily", "thankfully", "luckily", "mercifully"])
 
 S, P = "singular", "plural"
@@ -192,7 +192,7 @@ CLAUSES = deal([
     "I thought {name} was {very}{adj+}", "{who} thought the {asp} {was|were} {adj+}",
     "we all thought it {very}{adj+}", "we sat there {feel+}", "{who} sat there {feel+}", "the {asp} alone {did+}",
     "{name} alone {effect+}", "there was something {adj+} in the {asp}", "it has something {adj+} about it",
-    "something about {name} {did+}", "I {like+} how it is told", "I {like+} to see {name} play a {role}",
+    "something about {name} {did+}", "I {like+} how it is told", "I {like+} seeing {name} as a {role}",
     "{name}'s performance is {adj+}", "{name}'s {genre} is {noun+}", "{name}'s {asp} {did+}",
     "the {asp} turned {very}{adj+} after a while", "it turned out {noun+}", "every {scene} is {adj+}",
     "every {scene} of it {did+}", "everything about it is {adj+}", "everything {name} does is {adj+}",
@@ -443,7 +443,7 @@ EXPECTATION = deal([
     "the first part was {adj-}, this one is {adj+}.",
 ], train=[
     "I thought it would be {noun-}. It is {noun+}.", "I thought {name} would be {adj-}. Instead, {name} is {adj+}.",
-    "I expected to {like-} it. Instead I {like+} it.",
+    "I expected to {like-} it. Instead, I {like+} it.",
     "something {adj-} was what I expected; something {adj+} is what I got.",
     "{who} promised me something {adj-}. It is something {adj+}.", "they promised {noun-}, they made {noun+}.",
     "{source} promised {noun-}. What I got is {noun+}.",
@@ -500,9 +500,9 @@ OPENERS = deal([
     "I know {name} from the stage.", "we rented {title} {when}.", "a word on {title}.", "I am only a fan.",
     "it has been a while since I saw a {genre}.", "I read the book first.", "{name} was new to me.",
     "{title}, then.", "so, {title}.", "about {title}.", "short version.", "my two cents.", "first things first.",
-    "a word about {title}.", "we had {snack} and two seats {where}.", "I missed the first {small} minutes.",
+    "a word about {title}.", "we had {snack} and two seats {where}.", "we sat in the back row.",
     "it is {when} as I write this.", "{num} minutes, one {role}, one {genre}.", "written and directed by {name}.",
-    "a {role}, a {role} and a dog walk into {place}.", "my {small}th {genre} this year.", "picture {place}, and a {role}.",
+    "a {role}, a {role} and a dog walk into {place}.", "my third {genre} this year.", "picture {place}, and a {role}.",
     "it opens in {place}.", "a {genre} from {name}, shot in {place}.",
 ], train=[
     "{who} picked it.", "this was picked by {who}.", "first, a line about the story: a {role} {does}.",
@@ -520,7 +520,7 @@ ASIDES = deal([
     "the credits list {small} editors.", "we talked about it on the bus.", "I saw it with subtitles.",
     "there is a scene in {place}.", "there are two endings.", "we learn the name of the {role} near the end.",
     "the {role} is in the book as well.", "it is set in {place} and was filmed in {place}.", "the sound was turned up.",
-    "{name} has a small part.", "the {genre} crowd knows {name}.", "I once lived in {place}.",
+    "{name} has a small part.", "the {genre} crowd knows {name}.", "I was in {place} once.",
     "the story moves to {place} later on.", "{who} has been to {place}.", "the seats were red.",
     "the man next to me ate {snack}.", "they had {small} trailers first.", "I was there {when}.",
     "I wrote this {when}.", "it is based on a true story.", "a {role} appears at the end.",
@@ -542,7 +542,7 @@ CLOSERS = deal([
     "over and out.", "this is {who} typing, by the way.",
 ], train=[
     "thanks for reading.", "the ticket was a present from {who}.", "case closed.", "that is enough for today.",
-    "enough said.", "you did read this far.", "thanks to {name}, too.", "more from {who} {when}.",
+    "enough said.", "you did read this far.", "thanks to {name}, too.", "more from {who} soon.",
     "now over to you.", "rest of the week: one more {genre}.",
 ])
 # Sentences of a long text. Plot and circumstance are neutral; "b" sentences judge, with polarity "+".
