@@ -25,7 +25,7 @@ from minibert.checkpoint import Run
 from minibert.cli import UserError, flag
 from minibert.data import Dataset, Split
 from minibert.files import read_json, write_atomic, write_csv, write_json
-from minibert.predictor import Predictor, best_seed
+from minibert.predictor import Predictor, best_seed, say_on_stderr
 
 ERROR_COLUMNS = ["row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
 MOST_SLICES = 50
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     flags = Flags(**given)
     families = [Family.load(f) for f in dict.fromkeys(folders)]
     if flags.table:
-        print(report.comparison_table([(str(f.folder), f.best.info, f.saved("test")) for f in families]))
+        print_table(families)
     elif flags.inspect is not None:
         inspect(families, flags)
     elif flags.learning_curve:
@@ -90,7 +90,7 @@ class Family:
         runs = [checkpoint.load_run(f) for f in seeds or [folder]]
         for run in runs:
             check_record(run)
-        best = best_seed(folder, print) if seeds else folder
+        best = best_seed(folder, say_on_stderr) if seeds else folder
         return cls(folder, runs, next(run for run in runs if run.folder == best))
 
     def saved(self, key: str) -> dict[str, Any] | None:
@@ -170,16 +170,19 @@ def evaluate(families: list[Family], flags: Flags) -> None:
     for family in families:
         if not os.access(family.folder, os.W_OK):  # found out now, not after the test set was looked at
             raise UserError(f"{family.folder} cannot be written to, so the report would have no place; make it writable.")
-    scored = [(family, split, train, [predict(run, split, flags) for run in family.runs]) for family, split, train in jobs]
+    scored = [(family, split, dataset, [predict(run, split, flags, keep=run is family.best) for run in family.runs])
+              for family, split, dataset in jobs]
     if flags.split == "test" or flags.data:
         for fingerprint in fingerprints:
             fingerprints[fingerprint] = ledger.record(fingerprint, [str(f.folder) for f in families])
-    for family, split, train, predictions in scored:
-        write_report(family, split, train, predictions, fingerprints[split.fingerprint()], bench)
+    for family, split, dataset, predictions in scored:
+        write_report(family, split, dataset, predictions, fingerprints[split.fingerprint()], bench)
+    if len(families) > 1 and flags.split == "test" and not flags.data:
+        print_table(families)
 
 
 def rows_to_score(family: Family, bench: Bench) -> tuple[Split, Dataset | None]:
-    """The rows a run is judged on, and its training data (None for a new file where they are gone)."""
+    """The rows a run is judged on, and the data it was trained with (None for a new file where they are gone)."""
     info, flags = family.best.info, bench.flags
     if flags.data:
         split = data.load_rows(flags.data, info["labels"], ",".join(info["text_col"]), ",".join(info["label_col"]), info["multi_label"])
@@ -211,7 +214,7 @@ class Prediction:
     """One run's answers on a split: logits and probabilities (n,C), `predicted` (n,) indices or (n,C) bool."""
 
     run: Run
-    predictor: Predictor
+    predictor: Predictor | None  # None once it is not needed: several seeds of a large model would fill the memory
     logits: np.ndarray
     probs: np.ndarray
     predicted: np.ndarray
@@ -231,15 +234,15 @@ class Prediction:
         return summary(split.labels[rows], self.probs[rows], self.predicted[rows], self.run.info)
 
 
-def predict(run: Run, split: Split, flags: Flags) -> Prediction:
-    """Run the model over a split."""
+def predict(run: Run, split: Split, flags: Flags, keep: bool) -> Prediction:
+    """Run the model over a split; `keep` it for the questions that a report asks afterwards."""
     predictor = Predictor(run.folder, device=flags.device)
     try:
         logits = predictor.logits(split.texts, split.pairs, quiet=flags.quiet)
     except FloatingPointError as e:
         raise UserError(f"{run.folder}: {e}") from None
     probs = predictor.to_probabilities(logits)
-    return Prediction(run, predictor, logits, probs, predictor.decide(probs))
+    return Prediction(run, predictor if keep else None, logits, probs, predictor.decide(probs))
 
 
 def is_right(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -445,7 +448,7 @@ def over_seeds(predictions: list[Prediction], split: Split, best: Prediction) ->
 def compare(best: Prediction, split: Split, flags: Flags) -> dict[str, Any]:
     """Another run on the same rows."""
     family = Family.load(Path(flags.compare))
-    other, labels = predict(family.best, split, flags), best.run.info["labels"]
+    other, labels = predict(family.best, split, flags, keep=False), best.run.info["labels"]
     theirs = other.run.info["labels"]
     if sorted(theirs) != sorted(labels) or other.run.info["multi_label"] != best.run.info["multi_label"]:
         raise UserError(f"--compare {flags.compare}: it answers with {', '.join(theirs[:6])}, this run with {', '.join(labels[:6])}; "
@@ -531,6 +534,11 @@ def draw(out: Path, best: Prediction, split: Split, figures: dict[str, Any]) -> 
 
 
 # ── what looks at no test row ────────────────────────────────────────────────────────────────────────────────────
+
+def print_table(families: list[Family]) -> None:
+    """The saved figures of several runs side by side, as Markdown."""
+    print(report.comparison_table([(str(f.folder), f.best.info, f.saved("test")) for f in families]))
+
 
 def sign(families: list[Family], name: str) -> None:
     """Put down who read the mistakes, in metrics.json and in the report's living table."""

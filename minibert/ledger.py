@@ -31,7 +31,7 @@ def looks(fingerprint: str) -> list[dict] | None:
         lines = (folder() / f"{fingerprint}.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return []
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: no home folder
         return None
     return [_read(line) for line in lines if line.strip()]
 
@@ -46,8 +46,9 @@ def record(fingerprint: str, runs: list[str]) -> int | None:
             ledger.write(json.dumps(entry) + "\n")
             ledger.flush()
             os.fsync(ledger.fileno())
-            return len(looks(fingerprint))
-    except OSError:
+            found = looks(fingerprint)
+            return None if found is None else len(found)
+    except (OSError, RuntimeError):
         return None
 
 

@@ -173,9 +173,10 @@ def test_validation_is_not_a_look(run, capsys):
     assert got["macro_f1"] == pytest.approx(trained["macro_f1"]) and got["ece"] == pytest.approx(trained["ece"], abs=1e-6)
 
 
-def test_several_runs_in_one_call_are_one_look(run, family, tmp_path):
+def test_several_runs_in_one_call_are_one_look(run, family, tmp_path, capsys):
     other = Path(shutil.copytree(family / "seed-2", tmp_path / "other"))
     go(run, other)
+    assert "| model | test accuracy |" in capsys.readouterr().out
     assert figures_of(run)["looks"] == figures_of(other)["looks"] == 1
 
 
@@ -194,6 +195,10 @@ def test_the_ledger_itself(tmp_path, monkeypatch):
     assert ledger.looks("abc")[0]["runs"] == ["r1"]
     with open(tmp_path / "looks" / "abc.jsonl", "a") as f:
         f.write("damaged\n")
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    monkeypatch.delenv("MINIBERT_STATE")
+    assert ledger.looks("abc") is None and ledger.record("abc", ["r3"]) is None
+    monkeypatch.setenv("MINIBERT_STATE", str(tmp_path))
     assert ledger.record("abc", ["r3"]) == 4  # a damaged line is a look of unknown date, not a look forgotten
 
 
