@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -103,8 +104,13 @@ class Service:
             "/predict": {"POST": self.predict}, "/explain": {"POST": self.explain}}
 
     def answer(self, request: Request) -> Response:
-        response = self._route(request)
-        if self.flags.cors_origin:
+        try:
+            response = self._route(request)
+        except UserError as e:
+            response = Response({"error": str(e)}, 400)
+        except HTTPError as e:
+            response = Response({"error": e.message}, e.status, headers=e.headers)
+        if self.flags.cors_origin:  # on refusals too, or the other site's page could not read why
             response.headers["Access-Control-Allow-Origin"] = self.flags.cors_origin
         return response
 
@@ -404,6 +410,21 @@ def bind(flags: Flags, service: Callable[[], Service]) -> Server:
         raise cannot_listen(flags, e) from None
 
 
+def allow_open_files(flags: Flags) -> None:
+    """Every connection is an open file, and as many again may be on their way out. Raises UserError if that is too many.
+
+    Without a file to be had, accepting fails and is tried again at once, for ever.
+    """
+    wanted = 2 * flags.max_connections + 64
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            raise UserError(f"--max-connections {flags.max_connections} needs {wanted} open files and the system allows "
+                            f"{hard}; lower it, or raise the limit (ulimit -n).") from None
+
+
 def cannot_listen(flags: Flags, e: OSError) -> UserError:
     if isinstance(e, socket.gaierror):
         return UserError(f"--host {flags.host} is no address of this machine; 127.0.0.1 or 0.0.0.0 are.")
@@ -427,6 +448,7 @@ def main(argv: Sequence[str]) -> int:
     run = given.pop("run")
     flags = Flags(**given)
     flags.check()
+    allow_open_files(flags)
 
     asked_to_stop = threading.Event()
     signals = []

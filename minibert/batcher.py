@@ -46,11 +46,14 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = threading.Event()
+        self._finishing = threading.Lock()
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        if not self.done.is_set():
-            self.result, self.error = result, error
-            self.done.set()
+        """The first to come decides: the model thread with a result, or the waiting one when its time is over."""
+        with self._finishing:
+            if not self.done.is_set():
+                self.result, self.error = result, error
+                self.done.set()
 
 
 class Item:

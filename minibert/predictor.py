@@ -25,7 +25,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Text
 import numpy as np
 import torch
 
-from . import checkpoint, cli, convert, devices, tokenization
+from . import checkpoint, cli, convert, devices, sources, tokenization
 from .cli import UserError
 from .distributed import Processes, processes
 from .files import read_json
@@ -370,32 +370,43 @@ def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_
 
     Raises UserError for a missing text column, a malformed row or a name that the output would hold twice.
     """
-    with open_table(path) as (header, rows):
-        columns = find_columns(predictor, header, text_col, str(path))
-        added = ["prediction", "confidence"] + [f"p_{label}" for label in predictor.labels]
-        twice = [name for name in added if name in header]
-        if twice:
-            raise UserError(f"{path} already has a column named '{twice[0]}', which the output adds; rename or drop it first.")
-        if group.first:
-            out.write(to_csv([header + added]))
-        total = 0
-        with cli.progress(desc="score", unit="row", quiet=quiet or not group.first) as bar:
-            for turn in turns(chunks(rows, chunk_rows), group.world):
-                mine = turn[group.rank] if group.rank < len(turn) else []
-                scored = group.gather(to_csv(score_rows(predictor, mine, columns)))
-                if group.first:
-                    out.writelines(scored)
-                count = sum(map(len, turn))
-                total += count
-                bar.update(count)
+    names = text_columns(predictor, text_col)
+    header, numbered, _ = sources.open_table(path, names, [])
+    at = [header.index(name) for name in names]
+    added = ["prediction", "confidence"] + [f"p_{label}" for label in predictor.labels]
+    twice = [name for name in added if name in header]
+    if twice:
+        raise UserError(f"{path} already has a column named '{twice[0]}', which the output adds; rename or drop it first.")
+    if group.first:
+        out.write(to_csv([header + added]))
+    total = 0
+    with cli.progress(desc="score", unit="row", quiet=quiet or not group.first) as bar:
+        for turn in turns(chunks((row for _, row in numbered), chunk_rows), group.world):
+            mine = turn[group.rank] if group.rank < len(turn) else []
+            scored = group.gather(to_csv(score_rows(predictor, mine, at)))
+            if group.first:
+                out.writelines(scored)
+            count = sum(map(len, turn))
+            total += count
+            bar.update(count)
     return total
 
 
-def score_rows(predictor: Predictor, rows: list[list[str]], columns: list[int]) -> Iterator[list[str]]:
-    """Each row with its prediction, confidence and probabilities behind it."""
+def text_columns(predictor: Predictor, text_col: str) -> list[str]:
+    """The names in --text-col, else the run's own, else "text". Raises UserError for one name too few or too many."""
+    names = [name.strip() for name in text_col.split(",")] if text_col else predictor.info.get("text_col") or ["text"]
+    wanted = 2 if predictor.takes_pairs else 1
+    # A published classifier does not say whether it takes pairs: it may be given two columns.
+    if len(names) != wanted and (predictor.info or len(names) != 2):
+        raise UserError(f"{predictor.name} reads {wanted} text column{'s' * (wanted > 1)}, but --text-col names {len(names)}.")
+    return names
+
+
+def score_rows(predictor: Predictor, rows: list[list[str]], at: list[int]) -> Iterator[list[str]]:
+    """Each row with its prediction, confidence and probabilities behind it; `at`: where its text is, or its two texts."""
     if not rows:
         return
-    texts, *second = ([row[c] for row in rows] for c in columns)
+    texts, *second = ([row[c] for row in rows] for c in at)
     probabilities = predictor.probabilities(texts, *second)
     chosen = predictor.decide(probabilities)
     for row, p, c in zip(rows, probabilities, chosen):
@@ -405,63 +416,6 @@ def score_rows(predictor: Predictor, rows: list[list[str]], columns: list[int]) 
         else:
             prediction, confidence = predictor.labels[c], p[c]
         yield row + [prediction, f"{confidence:.6f}"] + [f"{x:.6f}" for x in p]
-
-
-def find_columns(predictor: Predictor, header: list[str], text_col: str, path: str) -> list[int]:
-    """Positions of the text column (two for a pair model) in the header."""
-    names = [n.strip() for n in text_col.split(",")] if text_col else predictor.info.get("text_col") or ["text"]
-    wanted = 2 if predictor.takes_pairs else 1
-    if len(names) > 2 or (predictor.info and len(names) != wanted):
-        raise UserError(f"{predictor.name} takes {wanted} text column(s), but --text-col names {len(names)}.")
-    for name in names:
-        if name not in header:
-            raise UserError(f"{path} has no column '{name}'; its columns are {', '.join(header)}. "
-                            f"Say which one with --text-col{cli.nearest(name, header)}.")
-    return [header.index(name) for name in names]
-
-
-class open_table:
-    """A .csv or .tsv file as (header, rows), read as it is consumed. Raises UserError with the line of a bad row."""
-
-    def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
-
-    def __enter__(self) -> tuple[list[str], Iterator[list[str]]]:
-        try:
-            self.file = open(self.path, encoding="utf-8-sig", newline="")
-        except OSError as e:
-            raise UserError(f"{self.path} cannot be read: {e.strerror}.") from None
-        csv.field_size_limit(sys.maxsize)
-        self.reader = csv.reader(self.file, delimiter="\t" if self.path.suffix == ".tsv" else ",", strict=True)
-        try:
-            header = [name.strip() for name in self._next() or []]
-            if not header:
-                raise UserError(f"{self.path} is empty; it needs a header row and a text column.")
-            return header, self._rows(len(header))
-        except BaseException:
-            self.file.close()
-            raise
-
-    def __exit__(self, *_: Any) -> None:
-        self.file.close()
-
-    def _next(self) -> list[str] | None:
-        try:
-            return next(self.reader, None)
-        except UnicodeDecodeError as e:
-            raise UserError(f"{self.path} is not UTF-8 (byte {e.object[e.start]:#04x} after line {self.reader.line_num}); "
-                            f"save it as UTF-8.") from None
-        except csv.Error as e:
-            raise UserError(f"{self.path}, line {self.reader.line_num}: {e}; mend the quoting of this row.") from None
-
-    def _rows(self, width: int) -> Iterator[list[str]]:
-        while (row := self._next()) is not None:
-            if not row:  # a line with nothing on it is no row
-                continue
-            if len(row) != width:
-                raise UserError(f"{self.path}, line {self.reader.line_num}: {len(row)} cells where the header has {width}; "
-                                f"quote cells that hold the delimiter.")
-            yield row
 
 
 def chunks(rows: Iterable[list[str]], chunk_rows: int) -> Iterator[list[list[str]]]:
@@ -498,10 +452,10 @@ def to_csv(rows: Iterable[list[str]]) -> str:
 
 def main(argv: Sequence[str]) -> int:
     p = cli.parser(Flags, "python -m minibert.predictor",
-                   "Score a .csv or .tsv file: its columns, then prediction, confidence and one p_LABEL each, as CSV on "
+                   "Score a .csv, .tsv or .jsonl file: its columns, then prediction, confidence and one p_LABEL each, as CSV on "
                    "standard output. Under torchrun the processes share the rows.")
     p.add_argument("run", metavar="RUN", help="a run folder, or a published classifier's name or folder")
-    p.add_argument("file", metavar="FILE", help="the .csv or .tsv file; its first line names the columns")
+    p.add_argument("file", metavar="FILE", help="the .csv, .tsv or .jsonl file")
     given = cli.parse(p, argv)
     run, file = given.pop("run"), given.pop("file")
     flags = Flags(**given)

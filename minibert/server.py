@@ -98,7 +98,12 @@ class DeadlineReader(io.RawIOBase):
         if self.allowance <= 0:
             raise OverflowError
         self.sock.settimeout(left)
-        n = self.sock.recv_into(buffer, min(len(buffer), self.allowance))
+        try:
+            n = self.sock.recv_into(buffer, min(len(buffer), self.allowance))
+        except TimeoutError:
+            raise
+        except OSError as e:  # reset, unreachable, shut down by `Server.stop`: in every case nobody is there
+            raise ConnectionResetError from e
         self.allowance -= n
         return n
 

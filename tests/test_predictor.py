@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from minibert import checkpoint, convert
+from minibert import checkpoint, convert, sources
 from minibert.cli import UserError
 from minibert.config import EncoderConfig
 from minibert.model import Classifier
-from minibert.predictor import (Predictor, chunks, log_softmax, open_table, pool_windows, score_file, token_budget_batches, turns)
+from minibert.predictor import (Predictor, chunks, log_softmax, pool_windows, score_file, token_budget_batches, turns)
 from minibert.tokenization import train_wordpiece
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -330,10 +330,11 @@ def test_scoring_pairs_and_multi_label(tmp_path):
 
 
 @pytest.mark.parametrize("content, flags, message", [
-    (b"review,stars\na,1\n", {}, "no column 'text'; its columns are review, stars"),
+    (b"review,stars\na,1\n", {}, "no column 'text'.*'review', 'stars'"),
     (b"txt\na\n", {}, "did you mean 'txt'"),
-    (b"text\na\n", {"text_col": "text,text"}, "takes 1 text column"),
+    (b"text\na\n", {"text_col": "text,text"}, "reads 1 text column, but --text-col names 2"),
     (b"text,prediction\na,b\n", {}, "already has a column named 'prediction'"),
+    (b"text,p_pos\na,b\n", {}, "already has a column named 'p_pos'"),
     (b"", {}, "empty"),
     (b"text,a\nx,1\ny\n", {}, "line 3: 1 cells where the header has 2"),
     (b'text\n"open\n', {}, "line 2"),
@@ -344,12 +345,8 @@ def test_files_that_cannot_be_scored(tmp_path, content, flags, message):
     (tmp_path / "in.csv").write_bytes(content)
     with pytest.raises(UserError, match=message):
         score(predictor, tmp_path / "in.csv", **flags)
-
-
-def test_a_missing_file_is_a_sentence(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
-        with open_table(tmp_path / "no.csv"):
-            pass
+    with pytest.raises(UserError, match="no.csv does not exist"):
+        score(predictor, tmp_path / "no.csv")
 
 
 def test_chunks_end_by_rows_or_characters(monkeypatch):
@@ -359,16 +356,40 @@ def test_chunks_end_by_rows_or_characters(monkeypatch):
     assert [[len(c) for c in turn] for turn in turns(chunks([["x"]] * 5, 2), 2)] == [[2, 2], [1]]
 
 
-def test_the_file_is_read_as_it_is_scored(tmp_path):
-    """Nothing of the second chunk is read before the first is done: memory does not grow with the file."""
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """Rows are read as they are scored: when the first chunk is written, hardly more than it has been read."""
     predictor = Predictor(make_run(tmp_path / "run"))
-    (tmp_path / "in.csv").write_text("text\n" + "the plot was dull\n" * 20_000)
-    read_at = []
-    with open_table(tmp_path / "in.csv") as (_, rows):
-        for _ in chunks(rows, 1000):
-            read_at.append(True)
-            break
-        assert next(rows) == ["the plot was dull"]  # the reader stands where the chunk ended
+    (tmp_path / "in.csv").write_text("text\n" + "the plot was dull\n" * 5000)
+    read_when_written = []
+    real = sources.open_table
+
+    def counting(*args):
+        header, rows, notes = real(*args)
+        count = [0]
+
+        def counted():
+            for row in rows:
+                count[0] += 1
+                yield row
+        counting.count = count
+        return header, counted(), notes
+
+    class Out(io.StringIO):
+        def writelines(self, lines):
+            read_when_written.append(counting.count[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "open_table", counting)
+        assert score_file(predictor, tmp_path / "in.csv", Out(), chunk_rows=500) == 5000
+    assert read_when_written == list(range(500, 5001, 500))
+
+
+def test_jsonl_and_a_published_pair_classifier(tmp_path):
+    predictor = Predictor.from_parts(*make_parts())
+    (tmp_path / "in.jsonl").write_text('{"a": "the plot", "b": "was dull", "n": 1}\n')
+    header, row = score(predictor, tmp_path / "in.jsonl", text_col="a,b")
+    assert header[:3] == ["a", "b", "n"] and row[:3] == ["the plot", "was dull", "1"]
+    assert float(row[-1]) == pytest.approx(predictor.probabilities(["the plot"], ["was dull"])[0, 1], abs=1e-6)
 
 
 def command(*args):
