@@ -9,13 +9,14 @@ non-strict load gets wrong: it copies what matches, leaves the rest random, and 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -258,6 +259,21 @@ def _some(keys: list[str], most: int = 5) -> str:
     return ", ".join(keys[:most]) + (f" and {len(keys) - most} more" if len(keys) > most else "")
 
 
+@contextlib.contextmanager
+def _without_values() -> Iterator[None]:
+    """Modules built here have shapes only: no memory and no random numbers before the file is known to fit.
+
+    torch's own initialisation is out of the way too: on such tensors it would draw nothing, but import torch's
+    compiler first, which takes seconds.
+    """
+    normal, nn.init.normal_ = nn.init.normal_, lambda tensor, *args, **kwargs: tensor
+    try:
+        with torch.device("meta"):
+            yield
+    finally:
+        nn.init.normal_ = normal
+
+
 def load_encoder(name: str | os.PathLike, *, revision: str | None = None, implementation: str = "sdpa",
                  say: Callable[[str], Any] = print) -> Encoder:
     """An Encoder with published weights, from a hub name or a folder: float32, its LoadReport as `.load_report`.
@@ -268,7 +284,7 @@ def load_encoder(name: str | os.PathLike, *, revision: str | None = None, implem
     where = f"{found.name}: config.json"
     tensors = read_weights(found.weights)
     config = _with_pooler_of(EncoderConfig.from_dict(found.config, where), tensors)
-    with torch.device("meta"):  # no memory and no random numbers before the file is known to fit
+    with _without_values():
         encoder = Encoder(config, implementation)
     encoder.load_report = load_state(encoder, tensors, where=found.name)
     _tell(encoder.load_report, found.name, say)
@@ -302,7 +318,7 @@ def load_classifier(name: str | os.PathLike, num_labels: int | None = None, head
         problem = "single_label_classification"
     else:
         names, kind, problem = _saved_head(found.name, found.config, where, config.model_type, tensors, head)
-    with torch.device("meta"):
+    with _without_values():
         classifier = Classifier(config, len(names), kind, implementation)
     classifier.labels, classifier.problem_type = names, problem
     classifier.load_report = load_state(classifier, tensors, where=found.name, new_head=new_head, seed=seed)
