@@ -220,7 +220,7 @@ def load_state(module: Encoder | Classifier, tensors: dict[str, Tensor], *, wher
         if not state[key].is_floating_point():
             raise UserError(f"{where}: {key} holds {state[key].dtype}, not floating-point weights; quantised files cannot be loaded.")
     if any(p.is_meta for p in params.values()):
-        module.to_empty(device="cpu")
+        module._apply(lambda t: torch.empty(t.shape, dtype=t.dtype))  # to_empty() does this, and imports sympy for it (1 s)
     _initialise(module, list(fresh.values()), seed)
     params = dict(module.named_parameters())
     with torch.no_grad():
