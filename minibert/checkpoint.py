@@ -112,7 +112,7 @@ def save_state(folder: str | os.PathLike, state: dict[str, Any]) -> None:
     name = f"state-{state['epoch']:04d}-{state['window']:08d}.pt"
 
     def write(temp: str) -> None:
-        with open(temp, "wb") as f:  # a file object, so that a full disk is an OSError and not torch's RuntimeError
+        with open(temp, "wb") as f:  # given a path, torch would hide why a write failed
             torch.save(_plain(state), f)
 
     write_atomic(where / name, write)

@@ -43,12 +43,14 @@ def storage_faults(doing: str) -> Iterator[None]:
         raise UserError(f"cannot {doing}: {why}; what was already written is untouched.") from e
 
 
-def _error_number(e: Exception) -> int | None:
-    """The system's number of an OSError; safetensors, written in Rust, has it in its message only."""
-    if isinstance(e, OSError):
-        return e.errno
+def _error_number(e: BaseException | None) -> int | None:
+    """The system's number behind an error: torch raises its own while it handles an OSError, and safetensors, written
+    in Rust, has the number in its message only.
+    """
+    if e is None or isinstance(e, OSError):
+        return e and e.errno
     found = re.search(r"\(os error (\d+)\)", str(e))
-    return int(found.group(1)) if found else None
+    return int(found.group(1)) if found else _error_number(e.__context__)
 
 
 def write_atomic(path: str | os.PathLike, write: bytes | str | Callable[[str], Any]) -> None:
