@@ -33,7 +33,7 @@ from minibert.cli import UserError, flag
 from minibert.config import EncoderConfig
 from minibert.convert import load_classifier, save_classifier
 from minibert.distributed import Processes, processes
-from minibert.files import folder_lock, read_json, write_csv, write_json
+from minibert.files import folder_lock, read_json, storage_faults, write_csv, write_json
 from minibert.model import Classifier
 from minibert.optimization import freeze, lr_factor, make_optimizer, parameter_groups, reinit_layers, set_lr, warmup_steps
 from minibert.predictor import POOLINGS, Predictor, pool_windows
@@ -849,7 +849,8 @@ def main(argv: list[str]) -> int:
     out = Path(flags.out)
     with processes(device) as procs, contextlib.ExitStack() as held:
         say = print if procs.first and not flags.quiet else lambda line: None
-        on_first(procs, lambda: check_out(flags, out))
+        with storage_faults(f"use {out}"):
+            on_first(procs, lambda: check_out(flags, out))
         on_first(procs, lambda: held.enter_context(folder_lock(out, "a training run")))
         say("recipe      " + ", ".join(f"--{k.replace('_', '-')} {getattr(flags, k)}" for k in RECIPE) + f", --out {out}")
         task = prepare(flags, procs, say)
