@@ -90,13 +90,22 @@ class Family:
         runs = [checkpoint.load_run(f) for f in seeds or [folder]]
         for run in runs:
             check_record(run)
+        read_figures(folder)  # a damaged one is named now, before the test set is looked at
         best = best_seed(folder, say_on_stderr) if seeds else folder
         return cls(folder, runs, next(run for run in runs if run.folder == best))
 
     def saved(self, key: str) -> dict[str, Any] | None:
         """A block of the folder's metrics.json, None where there is none yet."""
-        path = self.folder / "metrics.json"
-        return read_json(path, "figures of the run").get(key) if path.is_file() else None
+        return read_figures(self.folder).get(key)
+
+
+def read_figures(folder: Path) -> dict[str, dict]:
+    """A folder's metrics.json, {} where there is none yet. Raises UserError if it holds something else."""
+    path = folder / "metrics.json"
+    figures = read_json(path, "figures of the run") if path.is_file() else {}
+    if not isinstance(figures, dict) or not all(isinstance(block, dict) for block in figures.values()):
+        raise UserError(f"{path} does not hold the figures of a run; restore it, or train again.")
+    return figures
 
 
 RECORD = {"labels": list, "multi_label": bool, "flags": dict, "data": dict, "max_len": int, "truncate": str, "seconds": (int, float),
@@ -296,9 +305,7 @@ def place(folder: Path, flags: Flags) -> tuple[Path, str]:
 
 def save_figures(folder: Path, key: str, figures: dict[str, Any]) -> None:
     """Put one block into a folder's metrics.json and leave the others as they are."""
-    path = folder / "metrics.json"
-    before = read_json(path, "figures of the run") if path.is_file() else {}
-    write_json(path, {**before, key: figures})
+    write_json(folder / "metrics.json", {**read_figures(folder), key: figures})
 
 
 def measure(best: Prediction, split: Split, dataset: Dataset | None, bench: Bench) -> dict[str, Any]:

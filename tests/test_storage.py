@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_run_that_was_to_be_replaced(csv_file, model_fold
     (disk / "ballast").write_bytes(bytes(free.f_bavail * free.f_bsize - (40 << 10)))
     with pytest.raises(UserError, match="the disk is full"):
         run(csv_file, model_folder, disk / "run", "--limit", 16, "--epochs", 1, "--overwrite")
-    assert content(disk / "run") == before
+    assert {k: v for k, v in content(disk / "run").items() if not k.startswith("state/")} == before
     checkpoint.load_run(disk / "run")
 
 
