@@ -56,7 +56,7 @@ class Flags:
     max_body_bytes: int = cli.flag(2 * 1024 * 1024, "bytes in one request's body")
     max_connections: int = cli.flag(256, "open connections; past it 503")
     queue_tokens: int = cli.flag(65_536, "tokens that may wait for the model; past it 503")
-    batch_tokens: int = cli.flag(4096, "tokens in one batch, padding included")
+    batch_tokens: int = cli.flag(None, "tokens in one batch, padding included; by default what suits the device", type=int)
     batch_wait_ms: float = cli.flag(4.0, "how long a request waits for company, if the batch before had any")
     explain_tokens: int = cli.flag(128, "tokens of a text that /explain looks at")
     header_seconds: float = cli.flag(10.0, "for a client to send its request line and headers")
@@ -92,7 +92,7 @@ class Service:
         self.predictor, self.flags = predictor, flags
         self.started = time.time()
         self.metrics = Metrics()
-        self.batcher = Batcher(predictor.forward, flags.batch_tokens, flags.queue_tokens, flags.batch_wait_ms / 1000,
+        self.batcher = Batcher(predictor.forward, predictor.batch_tokens, flags.queue_tokens, flags.batch_wait_ms / 1000,
                                self.metrics.batch)
         self.connections: Callable[[], int] = lambda: 0
         self.stopping = False
@@ -206,7 +206,7 @@ class Service:
 
     def _by_and_by(self, windows: Sequence[Window], request: Request) -> np.ndarray:
         """Logits of many windows, a batch at a time: whoever comes meanwhile waits for one batch, not for all of them."""
-        at_once = max(1, self.flags.batch_tokens // max(len(w.input_ids) for w in windows))
+        at_once = max(1, self.predictor.batch_tokens // max(len(w.input_ids) for w in windows))
         return np.concatenate([self.batcher.submit(windows[i:i + at_once], self.flags.answer_seconds, request.gone)
                                for i in range(0, len(windows), at_once)])
 
@@ -221,7 +221,7 @@ class Service:
         p = self.predictor
         requests, tokens = self.batcher.depth
         limits = {name: value for name, value in vars(self.flags).items() if isinstance(value, (int, float))
-                  and not isinstance(value, bool) and name not in ("port", "threads")}
+                  and not isinstance(value, bool) and name not in ("port", "threads")} | {"batch_tokens": p.batch_tokens}
         return Response({
             "status": "stopping" if self.stopping else "ok", "model": p.name, "labels": p.labels,
             "multi_label": p.multi_label, "pairs": p.takes_pairs, "device": str(p.device), "precision": p.precision,
@@ -463,7 +463,7 @@ def main(argv: Sequence[str]) -> int:
     with bind(flags, lambda: service) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: sys.exit(0))  # still loading: nothing to finish
-        predictor = Predictor(run, flags.device, flags.precision, threads=flags.threads)
+        predictor = Predictor(run, flags.device, flags.precision, flags.batch_tokens, flags.threads)
         warm_up(predictor)
         service = Service(predictor, flags)
         service.connections = lambda: server.connections

@@ -394,7 +394,7 @@ def test_jsonl_and_a_published_pair_classifier(tmp_path):
 
 def command(*args):
     process = subprocess.Popen([sys.executable, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                               process_group=0, env={**os.environ, "OMP_NUM_THREADS": "1"})
     try:
         out, err = process.communicate(timeout=180)
     except subprocess.TimeoutExpired:

@@ -75,6 +75,8 @@ def local_server(predictor, **flags):
     """The same parts in this process, where a test can look inside. Yields the service; `.port`, `.server`."""
     flags = serve.Flags(port=0, **{"quiet": True, **flags})
     flags.check()
+    if flags.batch_tokens:
+        predictor.batch_tokens = flags.batch_tokens
     service = serve.Service(predictor, flags)
     server = serve.bind(flags, lambda: service)
     service.connections = lambda: server.connections
