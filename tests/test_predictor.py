@@ -282,9 +282,9 @@ def test_fast_stays_within_its_tolerance_alone_and_in_company(tmp_path):
     texts = [f"{a} {b}" for a in TEXTS for b in TEXTS]
     p = exact.probabilities(texts)
     together, alone = fast.probabilities(texts), np.concatenate([fast.probabilities([text]) for text in texts])
-    np.testing.assert_allclose(together, p, atol=0.05)
-    np.testing.assert_allclose(alone, p, atol=0.05)
-    flips = (together.argmax(1) != p.argmax(1)) & (np.abs(p[:, 0] - p[:, 1]) > 0.1)
+    np.testing.assert_allclose(together, p, atol=0.1)
+    np.testing.assert_allclose(alone, p, atol=0.1)
+    flips = (together.argmax(1) != p.argmax(1)) & (np.abs(p[:, 0] - p[:, 1]) > 0.2)
     assert not flips.any()  # a label changes only where two classes are within the tolerance of each other
 
 
