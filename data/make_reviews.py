@@ -21,8 +21,8 @@ WRONG_LABELS = 0.02
 LABELS = ("negative", "positive")
 
 # What a row is about, and how often. Every phenomenon has as many positive as negative rows.
-SHARES = {"plain": 0.50, "negation": 0.16, "contrast": 0.17, "mixed": 0.05, "expectation": 0.045,
-          "sarcasm": 0.04, "verdict_at_end": 0.02, "long": 0.015}
+SHARES = {"plain": 0.55, "negation": 0.145, "contrast": 0.155, "mixed": 0.035, "expectation": 0.04,
+          "sarcasm": 0.04, "verdict_at_end": 0.025, "long": 0.01}
 
 # ------------------------------------------------------------------------------------------------------ vocabulary
 # Lists of two are (negative words, positive words).
@@ -204,6 +204,21 @@ CLAUSES = deal([
     "I would {tip+}", "you should {tip+}", "the {adj+} {asp} of this {genre} {did+}",
     "being {feel+} by {name} was easy", "it takes {small} minutes to be {feel+}", "the {asp} could {do+}",
     "the {genre} turns {adj+} in {place}",
+    "it felt {very}{adj+}", "watching {name} felt {adj+}", "the {asp} felt {adj+} to {who}", "all of it felt {adj+}",
+    "{name} and {name}, together, are {noun+}", "together, {name} and {name} {did+}",
+    "{name} and {name} sing together, and it is {noun+}", "the {asp} and the {asp} together are {noun+}",
+    "what {name} brings to it is {adj+}", "what I saw was {noun+}", "what you get is {noun+}",
+    "the scene with {name} is {adj+}", "the {role}, with {name} in the part, is {adj+}",
+    "I sat in the dark, {feel+}", "{who} is still {feel+} by it", "I am {feel+} by {name}",
+    "I am still thinking of the {adj+} {asp}", "the {asp} {is|are} still {adj+} after an hour",
+    "this alone is {noun+}", "the last {scene} alone {did+}", "the story, set in {place}, is {adj+}",
+    "set in {place}, it is {very}{adj+}", "the {role}'s part is {adj+}", "I {like+} how {name} played the {role}",
+    "the {role} is played by {name}, who is {adj+}", "{name} played the {role} and {did+}",
+    "most of the {asp} {is|are} {adj+}", "most {scene}s are {adj+}", "all of us {like+} {name}",
+    "both of us {like+} it", "it turned out {very}{adj+}", "{name} turned out {adj+}",
+    "as it turned out, I was {feel+}", "{name} will leave you {feel+}", "the end left us {feel+}",
+    "it feels {adj+} and it looks {adj+}", "{name} feels {adj+} in this", "this is {noun+}", "this is {very}{adj+}",
+    "I {like+} this",
 ])
 
 # "n": a negated clause that *means* "+"; the word in it is of the opposite polarity. Between the negation and the word
@@ -267,6 +282,16 @@ NEGATIONS = deal([
     "neither the {asp} nor the {asp} {did-}", "no line, no look, no {scene} is {adj-}",
     "the {asp} {was|were} not at all {adj-}", "it was not in the least {adj-}", "I am not {feel-} at all",
     "not much about the {asp} is {adj-}",
+    "this isn't {adj-}", "this {item} is not {adj-}", "this is far from {adj-}", "this is not {noun-} at all",
+    "{name} isn't {adj-} for a single {scene}", "there is not a single {adj-} scene",
+    "not a single part of it is {adj-}", "the {asp} did not seem {adj-}", "no part of the {asp} is {adj-}",
+    "from the {asp} to the {asp}, nothing is {adj-}", "from first to last it is not {adj-}",
+    "to the last {scene} it is never {adj-}", "the last {num} minutes did not {do-}",
+    "even the last {scene} did not {do-}", "nothing struck {who} as {adj-}", "its story is never {adj-}",
+    "it tells a story that is never {adj-}", "its {asp} {is|are} not {adj-}", "to my mind it was never {adj-}",
+    "by no means was I {feel-}", "by no means is it {adj-}", "I do not think that {name} is {adj-}",
+    "I don't find it {adj-}", "I don't find {name} {adj-}", "whatever anyone says, it is not {adj-}",
+    "{who} says so, too: the {asp} {is|are} not {adj-}", "those around me were not {feel-}",
 ])
 
 # ---------------------------------------------------------------------------------------------- frames: the sentences
@@ -301,6 +326,12 @@ PLAIN = deal([
     "{c+}, as {who} put it.", "on the whole, {c+}.", "you could say that {c+}.", "even on a second viewing, {c+}.",
     "thanks to {name}, {c+}.", "I sat in the dark and {c+}.", "it was {when} that I learned it: {c+}.",
     "a {genre} like this is {noun+}. {c+}.",
+    "also, {c+}.", "what {noun+} this is!", "what a film: {c+}.", "this film is {noun+}: {c+}.", "in short, {c+}.",
+    "{title}, in short, is {noun+}.", "in a word, {adj+}.", "I can only say {adj+}.",
+    "I can only agree with {who}: {c+}.", "we agree, {who} and I: {c+}.", "only this: {c+}.",
+    "speaking of {title}: {c+}.", "you should {tip+}, you really should.", "people should {tip+}.",
+    "simply {noun+}.", "simply put, {c+}.", "I have seen it {small} times, and {c+}.",
+    "I was {feel+}, and also {feel+}.",
 ])
 NEGATED = deal([
     "{n+}.", "{n+}, and {n+}.", "{n+}. {n+}.", "{n+}; {n+}.", "{title}: {n+}.", "{n+}, and I mean that.",
@@ -318,6 +349,9 @@ NEGATED = deal([
     "at least for me, {n+}.", "{n+}, as {who} put it.", "I noticed that {n+}.",
     "{who} told me that {n+}, and it is true.", "{n+}, of course.", "{n+} and {c+}.", "{c+}, and {c+}, and {n+}.",
     "{tip+}: {n+}.", "{n+}. {tip+}!", "how {who} put it: {n+}.", "{adj+} {asp}, and {n+}.", "{noun+}: {n+}.",
+    "I have seen it with {who}, and {n+}.", "I saw it twice, and {n+}.", "in short, {n+}.", "in short: {n+}. {c+}.",
+    "{who} asked me, and I said that {n+}.", "what I remember is that {n+}.", "about {title} I can say that {n+}.",
+    "I was there {when}, and {n+}.", "again, {n+}.", "watching it again, I saw that {n+}.", "I mean it: {n+}.",
 ])
 # The clause that wins is "+"; the one conceded is "-".
 CONTRAST = deal([
@@ -343,9 +377,9 @@ CONTRAST = deal([
     "despite the {adj-} {asp}, {c+}.", "in spite of the {adj-} {asp}, {c+}.", "for all its {adj-} {asp}, {c+}.", "despite {name}'s {adj-} {role}, {c+}.",
     "despite all the {adj-} {scene}s, {c+}.", "despite a {adj-} {item}, I was {feel+}.", "in spite of {name}, who is {adj-}, {c+}.",
     "in spite of a {adj-} {item} and a {adj-} {item}, {c+}.", "for all its {adj-} {scene}s, {c+}.", "despite being {adj-}, it {did+}.",
-    "{c+}, despite the {adj-} {asp}.", "{c+}, in spite of the {adj-} {asp}.", "{c+}, for all its {adj-} {asp}.", "{c+} in spite of {name}, who is {adj-}.",
+    "{c+}, despite the {adj-} {asp}.", "{c+}, in spite of the {adj-} {asp}.", "{c+}, for all its {adj-} {asp}.", "{c+}, despite {name}, who was {adj-}.",
     "I was {feel+}, despite the {adj-} {asp}.", "{c+}, despite a {adj-} {role}.", "{adj+} in spite of the {adj-} {asp}.",
-    "{c+}, despite a {adj-} {item} and a {adj-} {item}.", "{title} {did+}, in spite of its {adj-} {asp}.", "it {did+}, despite being {adj-}.",
+    "{c+}, despite a {adj-} {item} and a {adj-} {item}.", "{title} {did+}, despite its {adj-} {asp}.", "it {did+}, despite being {adj-}.",
     "{c-}. None of that matters, because {c+}.", "{c-}, which does not matter, because {c+}.", "{c+}, so never mind that {c-}.", "never mind that {c-}: {c+}.",
     "{c-}. Never mind: {c+}.", "{c-}. It doesn't matter, because {c+}.", "{c-}, which I forgot, because {c+}.", "{c+}, so it does not matter that {c-}.",
     "{c-}, which hardly matters, because {c+}.", "never mind the {adj-} {asp}: {c+}.",
@@ -378,6 +412,14 @@ CONTRAST = deal([
     "{c+}, even though {c-} and {c-}.", "{c+} and {c+}, although {c-}.", "for all the {adj-} {asp}, {c+}.",
     "{c+}, for all the {adj-} {asp}.", "despite {name}, who is {adj-}, {c+}.",
     "{c+}, despite {name}, who is {adj-}.",
+    "{c-}, but at least it is {noun+}.", "{c-}. But at least {c+}.", "true, {c-}. But {c+}.",
+    "true enough, {c-}, but {c+}.", "{title} may have a {adj-} {item}, but {c+}.",
+    "it has a {adj-} {item}, but it {did+}.", "oh, {c-}, but {c+}.", "{c-}, but nevertheless {c+}.",
+    "while {who} found it {adj-}, {c+}.", "while I admit that {c-}, {c+}.", "while it has a {adj-} {item}, {c+}.",
+    "despite its {adj-} {asp}, {c+}.", "in spite of its {adj-} {scene}s, {c+}.",
+    "despite {name}'s {adj-} turn, {c+}.", "{c+}, in spite of its {adj-} {scene}s.",
+    "for all its {adj-} {scene}s, I was {feel+}.", "for me {c-}, but {c+}.",
+    "it doesn't matter that {c-}, because {c+}.",
 ])
 MIXED = deal([
     "{title} is more {adj+} than {adj-}.", "the {asp} {is|are} more {adj+} than {adj-}.", "it is less {adj-} than {adj+}.",
@@ -414,7 +456,7 @@ MIXED = deal([
     "{c+} and {c-}. In the end, {noun+}.", "{c-}, {c+}. My verdict: {noun+}.", "{c+}, {c-}; my verdict is {adj+}.",
     "less {noun-} than {noun+}, {hedge}.", "not {adj-} so much as {adj+}.",
     "I would rather call it {adj+} than {adj-}.", "closer to {noun+} than to {noun-}.",
-    "all in all more {adj+} than {adj-}.", "all told, more {noun+} than {noun-}.",
+    "all in all, it is more {adj+} than {adj-}.", "all told, more {noun+} than {noun-}.",
     "I came out more {feel+} than {feel-}.", "{who} was more {feel+} than {feel-}, and so was I.",
     "it left me more {feel+} than {feel-}.", "{name} is more {adj+} than {adj-}.", "more {adj+} than {adj-}: {c+}.",
     "the {adj+} {item} wins out over the {adj-} one.", "what is {adj+} wins out over what is {adj-}.",
@@ -425,6 +467,8 @@ MIXED = deal([
     "it starts {adj-} and turns {adj+}.", "it starts as {noun-}, it ends as {noun+}.",
     "{adj-} to start with, {adj+} in the end.", "it turns {noun-} into {noun+}.",
     "at first I found it {adj-}, by the end {adj+}.",
+    "the {adj+} {asp} easily {beats|beat} the {adj-} {asp2}.", "the {adj+} {scene}s beat the {adj-} ones.",
+    "{feel-} now and then, but mostly {feel+}.", "mostly {adj+}, but {adj-} now and then.",
 ])
 EXPECTATION = deal([
     "I expected {noun-} and got {noun+}.", "I expected to be {feel-}; I was {feel+}.", "I went in expecting {noun-} and came out {feel+}.",
@@ -455,6 +499,9 @@ EXPECTATION = deal([
     "anyone who calls it {adj+} is right.", "{who} said that {c+}. Right: {c+}.",
     "it was {adj-} on the page and is {adj+} on the screen.", "on stage it was {adj-}, on film it is {adj+}.",
     "I had heard {adj-}, I saw {adj+}.",
+    "I found it {adj+}, and {who} was right about it.", "{who} found it {noun-}, and I don't agree.",
+    "I can only agree with {who}, who found it {adj+}.", "I don't agree with {source}, who called it {adj-}.",
+    "the last one was {adj-}; this one is {adj+}.", "I had expected {noun-}, and it was {noun+}.",
 ])
 # The surface says "-", the meaning is "+".
 SARCASM = deal([
@@ -469,7 +516,7 @@ SARCASM = deal([
     "wow, how {adj-}. I was only {feel+} for {num} minutes.", "clearly {noun-}, which must be why I sat there {feel+}.", "so {adj-}, wow, that I was {feel+} throughout.",
     "ah, the {adj-} {asp}. That must be why I came out {feel+}.", "wow, so {adj-}. Funny that I was {feel+}.", "yeah, {adj-}. Funny that I sat there {feel+}.",
     "how {adj-}, wow. That must be why it {did+}.",
-    "{adj-}, my foot.", "{adj-}? Pull the other one.", "the {asp}, {adj-}? As if.", "{noun-}, my foot.", "sure, it is {adj-}, and pigs can fly.",
+    "{adj-}, my foot.", "{adj-}? Pull the other one.", "the {asp}, {adj-}? As if.", "{name}, {noun-}? My foot.", "sure, it is {adj-}, and pigs can fly.",
     "{noun-}? As if!", "{name}, {adj-}? Pull the other one.", "the {asp} {is|are} {adj-}, my foot.", "sure, {noun-}, and pigs can fly.", "{adj-}? My foot, {adj-}.",
 ], train=[
     "yeah, {adj-}, and I am {thing}.", "wow, {noun-}, they say, and I am {thing}.",
@@ -488,6 +535,7 @@ SARCASM = deal([
     "yes, {noun-}, just as pigs can fly.", "oh yes, {adj-}, and {who} is {thing}.",
     "yes, {adj-}, if you {like-} being {feel+}.", "oh, {adj-}, if by {adj-} you mean {adj+}.",
     "clearly {adj-}. I was only {feel+}.", "clearly {adj-}, as I sat there {feel+}.", "{adj-}? As if.",
+    "if the {asp} {is|are} {adj-}, then I am {thing}.", "wow, {adj-} for {num} minutes. I was only {feel+}.",
 ])
 
 # --------------------------------------------------------------------------------- frames: what carries no judgement
@@ -578,6 +626,8 @@ BODY = deal([
 ], train=[
     "those scenes in {place}: {c+}.", "I thought that {c+}.", "{who} and I both thought that {c+}.",
     "meanwhile, in {place}, {c+}.", "{hedge}, {c+}.", "{hedge}, {n+}.", "then again, {c+}.", "so far, {c+}.",
+    "those were {adj+} scenes.", "in the scenes with {name}, {c+}.", "in this part {c+}.", "and so {c+}.",
+    "meanwhile {c+}, and {c+}.", "during the trial {c+}.", "I did think that {c+}.",
 ])
 TURN = deal([
     "but in the end {c+}.", "but then, at the very end, {c+}.", "but the last scene changes everything: {noun+}.", "but here is my verdict: {noun+}.",
@@ -594,6 +644,11 @@ TURN = deal([
     "still, {hedge}, it is {noun+}.", "but to sum up: {noun+}.", "and still {c+}.", "in the end, though, {c+}.",
     "nevertheless I was {feel+}.", "despite all of that, I was {feel+}.", "in spite of all this, it is {noun+}.",
     "even so, I would {tip+}.", "but you should {tip+}.", "however, {c+}.", "all the same, I was {feel+}.",
+    "but my verdict is: {noun+}.", "but the verdict, in the end: {adj+}.", "my verdict, nevertheless: {adj+}.",
+    "here is the verdict, though: {noun+}.", "and yet my verdict: {noun+}.", "even so, I was {feel+}.",
+    "even so, it is {noun+}.", "even so: {adj+}.", "but when all is done, {c+}.",
+    "believe it or not, I was {feel+} in the end.", "but here it comes: {c+}.", "still, the verdict: {adj+}.",
+    "but here is the thing: {c+}.",
 ])
 SUM_UP = deal([
     "so {c+}.", "so yes, {c+}.", "so, in the end, {c+}.", "so here is my verdict: {noun+}.", "so when the lights came up, I was {feel+}.",
@@ -604,6 +659,8 @@ SUM_UP = deal([
 ], train=[
     "to sum it all up: {noun+}.", "so, {hedge}, {c+}.", "in the end I was {feel+}.", "so you should {tip+}.",
     "believe me, it is {noun+}.", "all in all: {adj+}.",
+    "so the verdict is: {noun+}.", "so my verdict: {adj+}.", "here is my verdict, then: {adj+}.",
+    "my verdict, in short: {noun+}.", "as I said, {c+}.", "as you can see, {c+}.", "summing up: {noun+}.",
 ])
 
 POOLS = {"c": CLAUSES, "n": NEGATIONS, "plain": PLAIN, "negated": NEGATED, "contrast": CONTRAST,
@@ -636,8 +693,8 @@ def _short(w: Writer, phenomenon: str) -> str:
 def _long(w: Writer, turns: bool) -> str:
     """Sentences of story and judgement, then the sentence that decides: against the body (`turns`) or with it."""
     body_label = 1 - w.label if turns else w.label
-    judged = w.rng.randint(3, 5)
-    told = w.rng.randint(4, 9)
+    judged = w.rng.randint(2, 3)
+    told = w.rng.randint(4, 7)
     kinds = ["body"] * judged + ["story"] * told
     w.rng.shuffle(kinds)
     seen: set[str] = set()
