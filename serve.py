@@ -78,7 +78,8 @@ class Flags:
         if self.port > 65_535:
             raise UserError(f"--port is {self.port}; ports end at 65535.")
         if not 5 <= self.explain_tokens <= self.queue_tokens:
-            raise UserError(f"--explain-tokens is {self.explain_tokens}; it must be from 5 to --queue-tokens {self.queue_tokens}.")
+            raise UserError(f"--explain-tokens is {self.explain_tokens}; it must be from 5 to --queue-tokens "
+                            f"{self.queue_tokens}.")
         if self.cors_origin and not re.fullmatch(r"\*|https?://[A-Za-z0-9.\-\[\]:]+", self.cors_origin):
             raise UserError(f"--cors-origin {self.cors_origin!r} is no origin; write it as https://example.org.")
 
@@ -124,8 +125,8 @@ class Service:
         if request.method == "OPTIONS":
             headers = {"Allow": ", ".join(allowed)}
             if self.flags.cors_origin:
-                headers |= {"Access-Control-Allow-Methods": ", ".join(allowed), "Access-Control-Allow-Headers": "Content-Type",
-                            "Access-Control-Max-Age": "600"}
+                headers |= {"Access-Control-Allow-Methods": ", ".join(allowed), "Access-Control-Max-Age": "600",
+                            "Access-Control-Allow-Headers": "Content-Type"}
             return Response(None, 204, headers=headers)
         handler = methods.get("GET" if request.method == "HEAD" else request.method)
         if handler is None:
@@ -155,7 +156,8 @@ class Service:
             raise HTTPError(400, f"'texts' must be a list of at least one {self._kind}"
                                  f"{'' if self.predictor.takes_pairs else ', or one string'}.")
         if len(value) > self.flags.max_texts:
-            raise HTTPError(400, f"'texts' holds {len(value)} items; this server takes at most {self.flags.max_texts} at a time.")
+            raise HTTPError(400, f"'texts' holds {len(value)} items; this server takes at most {self.flags.max_texts} at a "
+                                 f"time.")
         for i, item in enumerate(value):
             self._check_text(item, f"texts[{i}]")
         if self.predictor.takes_pairs:
@@ -172,7 +174,8 @@ class Service:
             raise HTTPError(400, f"'{where}' is not a {self._kind}.")
         longest = max(map(len, parts))
         if longest > self.flags.max_chars:
-            raise HTTPError(400, f"'{where}' has {longest} characters; this server takes at most {self.flags.max_chars} per text.")
+            raise HTTPError(400, f"'{where}' has {longest} characters; this server takes at most {self.flags.max_chars} "
+                                 f"per text.")
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
         """Work that goes through the queue, with the queue's and the model's troubles in HTTP's words."""
@@ -193,13 +196,14 @@ class Service:
         item = read_fields(request, ("text",))["text"]
         self._check_text(item, "text")
         text, pair = item if self.predictor.takes_pairs else (item, None)
-        if not self.explaining.acquire(timeout=self.flags.answer_seconds):
+        seconds = self.flags.answer_seconds
+        if not self.explaining.acquire(timeout=seconds):
             raise HTTPError(503, "others are being explained; try again later.", {"Retry-After": "5"})
         try:
             explanation = self._in_turn(lambda: attention.explain(
                 self.predictor, text, max_tokens=self.flags.explain_tokens, pair=pair,
                 logits_of=lambda windows: self._by_and_by(windows, request),
-                on_model=lambda work: self.batcher.call(work, self.flags.explain_tokens, self.flags.answer_seconds, request.gone)))
+                on_model=lambda work: self.batcher.call(work, self.flags.explain_tokens, seconds, request.gone)))
         finally:
             self.explaining.release()
         return Response(explanation, log={"texts": 1, "tokens": len(explanation["tokens"])})

@@ -1,6 +1,6 @@
 """One thread that owns the model, and batches made across the connections that wait for it.
 
-    connection threads ── submit(windows) ──▶ bounded queue ── oldest first, grouped by length ──▶ forward ──▶ logits
+    connection threads ─ submit(windows) ─▶ bounded queue ─ oldest first, like lengths ─▶ forward ─▶ logits
 
 Why one thread: two forwards at once fight for the same cores (or the same GPU) and both come later; forty texts in
 one forward cost little more than one. Nothing here knows HTTP.

@@ -48,9 +48,9 @@ class Predictor:
     """A trained classifier with its tokenizer and everything that was fitted on validation.
 
     `run_or_model` is a run folder, a folder of several seeds (its best on validation is taken, and said), or the
-    folder or hub name of a published classifier. `batch_tokens` bounds rows × longest row of a batch
-    (see `default_batch_tokens`). `threads` sets
-    torch's thread count for the whole process. `precision`: "fp32", or "fast" (see `make_fast`).
+    folder or hub name of a published classifier. `precision`: "fp32", or "fast" (see `make_fast`). `batch_tokens`
+    bounds rows × longest row of a batch (see `default_batch_tokens`). `threads` sets torch's thread count for the whole
+    process. `say` is told what was chosen.
 
     Public fields: `info` (run.json, or {} for a published classifier), `name`, `labels` (index order), `multi_label`,
     `takes_pairs`, `classifier`, `tokenizer`, `device`, `precision` (what is really used), `max_len`, `truncate`,
@@ -86,26 +86,35 @@ class Predictor:
         self.batch_tokens = default_batch_tokens(self.device) if batch_tokens is None else batch_tokens
         if self.batch_tokens < 1:
             raise UserError(f"batch_tokens is {batch_tokens}; it must be at least 1.")
+        try:
+            self._read(info, classifier)
+        except (TypeError, ValueError, KeyError, AttributeError) as e:
+            if isinstance(e, UserError):
+                raise
+            raise UserError(f"{name}/run.json holds a value that it should not ({e}); restore the file or retrain.") from None
+        if precision not in ("fp32", "fast"):
+            raise UserError(f"precision '{precision}' is not one of fp32, fast.")
+        self.classifier = classifier.to(self.device).eval()
+        self.precision = make_fast(self.classifier, self.device, say) if precision == "fast" else "fp32"
+
+    def _read(self, info: dict, classifier: torch.nn.Module) -> None:
+        """What run.json says about reading texts and deciding; for a published classifier, what its files say."""
         self.labels = list(info.get("labels") or classifier.labels)
-        self.multi_label = bool(info["multi_label"]) if info else classifier.problem_type == MULTI_LABEL
         if len(self.labels) != len(classifier.labels):
-            raise UserError(f"{name}: run.json names {len(self.labels)} labels, but the head has {len(classifier.labels)}; "
+            raise UserError(f"{self.name}/run.json names {len(self.labels)} labels, but the head has {len(classifier.labels)}; "
                             f"the folder mixes two runs.")
+        self.multi_label = bool(info["multi_label"]) if info else classifier.problem_type == MULTI_LABEL
         self.takes_pairs = len(info.get("text_col") or ["text"]) == 2
-        longest = min(classifier.config.max_tokens, tokenizer.max_tokens or classifier.config.max_tokens)
-        self.max_len = min(int(info.get("max_len") or longest), classifier.config.max_tokens)
+        longest = min(classifier.config.max_tokens, self.tokenizer.max_tokens or classifier.config.max_tokens)
+        self.max_len = min(int(info.get("max_len") or longest), longest)
         self.truncate = info.get("truncate") or "right"
         self.stride = int(info.get("stride") or 0)
         self.pooling = info.get("pooling") or "mean_probs"
         self.temperature = float(info.get("temperature") or 1.0)
         if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise UserError(f"{name}: run.json holds the temperature {self.temperature}; it must be above 0.")
+            raise UserError(f"{self.name}/run.json holds the temperature {self.temperature}; it must be above 0.")
         self.thresholds = self._thresholds(info)
         self.decision_threshold = self._decision_threshold(info)
-        if precision not in ("fp32", "fast"):
-            raise UserError(f"precision '{precision}' is not one of fp32, fast.")
-        self.classifier = classifier.to(self.device).eval()
-        self.precision = make_fast(self.classifier, self.device, say) if precision == "fast" else "fp32"
 
     def _thresholds(self, info: dict) -> np.ndarray | None:
         """Multi-label: the probability from which each label counts as given, (C,); 0.5 where none was tuned."""
@@ -341,7 +350,8 @@ def best_seed(folder: Path, say: Callable[[str], Any]) -> Path:
     scores = {}
     for seed in seeds:
         metrics = read_json(seed / "metrics.json", "run's metrics")
-        value = (metrics.get("val") or {}).get("macro_f1") if isinstance(metrics, dict) else None
+        val = metrics.get("val") if isinstance(metrics, dict) else None
+        value = val.get("macro_f1") if isinstance(val, dict) else None
         if isinstance(value, (int, float)) and math.isfinite(value):
             scores[seed] = value
     if not scores:
@@ -358,7 +368,8 @@ def best_seed(folder: Path, say: Callable[[str], Any]) -> Path:
 class Flags:
     text_col: str = cli.flag("", "the text column, or two as a,b for a pair model; by default the run's own", metavar="COL")
     device: str = cli.flag("auto", "cuda, mps or cpu")
-    precision: str = cli.flag("fp32", "fp32, or fast: bf16, fp16 or int8, whichever the device is fastest with; probabilities within 0.1", choices=("fp32", "fast"))
+    precision: str = cli.flag("fp32", "fp32, or fast: bf16, fp16 or int8, whichever the device is fastest with; "
+                              "probabilities within 0.1", choices=("fp32", "fast"))
     batch_tokens: int = cli.flag(None, "tokens in a batch, padding included; by default what suits the device", type=int)
     threads: int = cli.flag(None, "CPU threads; by default torch's choice", type=int)
     chunk_rows: int = cli.flag(10_000, "rows held in memory at a time")
@@ -406,7 +417,8 @@ def text_columns(predictor: Predictor, text_col: str) -> list[str]:
     wanted = 2 if predictor.takes_pairs else 1
     # A published classifier does not say whether it takes pairs: it may be given two columns.
     if len(names) != wanted and (predictor.info or len(names) != 2):
-        raise UserError(f"{predictor.name} reads {wanted} text column{'s' * (wanted > 1)}, but --text-col names {len(names)}.")
+        raise UserError(f"{predictor.name} reads {wanted} text column{'s' * (wanted > 1)}, but --text-col names "
+                        f"{len(names)}.")
     return names
 
 

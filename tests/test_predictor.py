@@ -209,7 +209,8 @@ def test_an_encoder_without_a_head_says_to_train(tmp_path):
 
 @pytest.mark.parametrize("change, message", [
     ({"labels": ["neg", "pos", "third"]}, "3 labels"),
-    ({"temperature": -1.0}, "temperature"),
+    ({"temperature": -1.0}, "temperature"), ({"temperature": "warm"}, "run.json"), ({"max_len": [1]}, "run.json"),
+    ({"thresholds": 3, "multi_label": True}, "run.json"), ({"decision_threshold": {"value": 0.5}}, "run.json"), ({"labels": 5}, "run.json"),
     ({"decision_threshold": {"label": "other", "value": 0.5}}, "other"),
 ])
 def test_a_run_json_that_does_not_fit_is_refused(tmp_path, change, message):

@@ -797,6 +797,17 @@ def test_sigterm_does_not_wait_for_ever(tmp_path):
     assert any("stopped before" in line for line in server.log)
 
 
+def test_a_second_sigterm_waits_for_nobody(tmp_path):
+    server = RunningServer(make_run(tmp_path / "run"), "--shutdown-seconds", "500")
+    with Client(server.port) as stuck:
+        stuck.send(request_text(length=100))
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        settles(lambda: connect_refused(server.port))
+        assert server.process.poll() is None  # it waits for the request in flight …
+        assert server.end() == 0  # … until asked again
+
+
 @pytest.mark.parametrize("argv, says", [
     (["--port", "70000"], "65535"), (["--max-texts", "0"], "--max-texts"), (["--host", "no.such.host.invalid"], "no address"),
     (["--prot", "1"], "did you mean '--port'"), (["--cors-origin", "x y"], "origin"), (["--explain-tokens", "1"], "--explain-tokens"),
