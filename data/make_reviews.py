@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from grammar import SPLITS, Writer, deal, tidy, write_csv  # noqa: E402
 
 SEED = 7
-SIZES = {"train": 20000, "val": 1500, "test": 2500}
+SIZES = {"train": 24000, "val": 1500, "test": 2500}
 WRONG_LABELS = 0.02
 LABELS = ("negative", "positive")
 
 # What a row is about, and how often. Every phenomenon has as many positive as negative rows.
-SHARES = {"plain": 0.55, "negation": 0.145, "contrast": 0.155, "mixed": 0.035, "expectation": 0.04,
-          "sarcasm": 0.04, "verdict_at_end": 0.025, "long": 0.01}
+SHARES = {"plain": 0.66, "negation": 0.13, "contrast": 0.10, "mixed": 0.025, "expectation": 0.03,
+          "sarcasm": 0.02, "verdict_at_end": 0.02, "long": 0.015}
 
 # ------------------------------------------------------------------------------------------------------ vocabulary
 # Lists of two are (negative words, positive words).
@@ -570,9 +570,9 @@ ASIDES = deal([
     "the {role} is in the book as well.", "it is set in {place} and was filmed in {place}.", "the sound was turned up.",
     "{name} has a small part.", "the {genre} crowd knows {name}.", "I was in {place} once.",
     "the story moves to {place} later on.", "{who} has been to {place}.", "the seats were red.",
-    "the man next to me ate {snack}.", "they had {small} trailers first.", "I was there {when}.",
+    "the man next to me ate {snack}.", "I saw it {when} with {who}.", "I was there {when}.",
     "I wrote this {when}.", "it is based on a true story.", "a {role} appears at the end.",
-    "the cinema was half full.", "they are planning a sequel.",
+    "{who} had read the book, too.", "they are planning a sequel.",
 ], train=[
     "it was raining {when}.", "{who} turned the sound up.", "there was just room for us {where}.",
     "we talked on the bus home.", "{who} talked the whole way home.", "I lived in {place} for a year.",
