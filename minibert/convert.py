@@ -152,19 +152,14 @@ def _damaged(path: Path, wanted: str, error: Exception | str) -> str:
 def key_map(module: Encoder | Classifier) -> dict[str, str]:
     """Hugging Face's key, without prefix → our parameter's name, for every parameter of `module`."""
     config = module.config
-    table = dict(KEYS[config.model_type])
-    ours = {name for name, _ in module.named_parameters()}
-    within = ""
+    within, pairs = "", {}
     if isinstance(module, Classifier):
         within = "encoder."
-        heads = LINEAR_HEAD_KEYS if module.head_type == "linear" else NATIVE_HEAD_KEYS[config.model_type]
-    else:
-        heads = {}
-    pairs = {}
-    for mine, theirs in table.items():
+        pairs.update(LINEAR_HEAD_KEYS if module.head_type == "linear" else NATIVE_HEAD_KEYS[config.model_type])
+    for mine, theirs in KEYS[config.model_type].items():
         for n in range(config.num_hidden_layers if "{n}" in mine else 1):
             pairs[within + mine.replace("{n}", str(n))] = theirs.replace("{n}", str(n))
-    pairs.update(heads)
+    ours = {name for name, _ in module.named_parameters()}
     keys = {f"{theirs}.{kind}": f"{mine}.{kind}" for mine, theirs in pairs.items() for kind in ("weight", "bias")}
     keys = {theirs: mine for theirs, mine in keys.items() if mine in ours}
     assert len(keys) == len(ours), f"no key for {sorted(ours - set(keys.values()))}"
@@ -436,15 +431,18 @@ def export(run: str | os.PathLike, out: str | os.PathLike) -> None:
 def model_card(info: dict[str, Any], metrics: dict[str, Any], classifier: Classifier) -> str:
     """README.md of an exported model, in Markdown: data, figures, limits. From run.json and metrics.json."""
     data, n = info.get("data") or {}, (info.get("data") or {}).get("n") or {}
-    base = str(info.get("model") or "unknown")
+    base = str(info["model"])
     head = ["---", "library_name: transformers", "pipeline_tag: text-classification"]
     if Path(base).exists():
-        base = Path(base).resolve().name
-    elif base not in ("tiny", "unknown"):
+        base = f"the weights in `{Path(base).resolve().name}`"
+    elif base == "tiny":
+        base = "random weights"
+    else:
         head.append(f"base_model: {json.dumps(base)}")
+        base = f"`{base}`"
     lines = [*head, "---", "", f"# {data.get('name', 'Text classifier')}: {', '.join(classifier.labels)}", "",
              f"A {classifier.config.class_prefix}ForSequenceClassification ({classifier.problem_type.replace('_', ' ')}), trained with "
-             f"minibert {info.get('minibert', '')} from `{base}`.", "",
+             f"minibert {info.get('minibert', '')} from {base}.", "",
              "## Data", "", f"{data.get('name', 'not recorded')}: " + ", ".join(f"{count:,} {split} rows" for split, count in n.items()) + ".", ""]
     if data.get("label_counts"):
         lines += _table(["label", "training rows"], _label_counts(data["label_counts"])) + [""]
@@ -464,12 +462,14 @@ def _figures(metrics: dict[str, Any]) -> list[str]:
         if not figures:
             continue
         for name, block in [("this model", figures), *(figures.get("baselines") or {}).items()]:
-            rows.append([split, name, str(figures.get("n", "")), *(f"{block[k]:.4f}" for k in ("accuracy", "macro_f1"))])
+            low, high = block.get("macro_f1_ci95") or (None, None)
+            rows.append([split, name, str(figures.get("n", "")), f"{block['accuracy']:.4f}", f"{block['macro_f1']:.4f}",
+                         "" if low is None else f"{low:.4f} to {high:.4f}"])
         classes += [[split, label, *(f"{c[k]:.4f}" for k in ("precision", "recall", "f1")), str(c["support"])]
                     for label, c in (figures.get("per_class") or {}).items()]
     if not rows:
         return ["None were measured."]
-    return (_table(["split", "model", "rows", "accuracy", "macro-F1"], rows) + [""]
+    return (_table(["split", "model", "rows", "accuracy", "macro-F1", "95 % interval"], rows) + [""]
             + _table(["split", "label", "precision", "recall", "F1", "rows"], classes))
 
 
@@ -489,6 +489,10 @@ def _limits(info: dict[str, Any], metrics: dict[str, Any]) -> list[str]:
              "- The epoch, the temperature and any threshold were chosen on validation, so the validation figures flatter."]
     if not metrics.get("test"):
         lines.append("- It has not been measured on a test set.")
+    per_class = (metrics.get("test") or metrics.get("val") or {}).get("per_class")
+    if per_class:
+        weakest = min(per_class, key=lambda label: per_class[label]["f1"])
+        lines.append(f"- Its weakest class is `{weakest}`: of {per_class[weakest]['support']} it finds {per_class[weakest]['recall']:.0%}.")
     how = info.get("truncate", "right")
     lines.append(f"- It reads at most {info.get('max_len', 'the table’s')} tokens of a text"
                  + (": the first ones." if how == "right" else f"; it was trained and measured with `--truncate {how}`, "

@@ -483,7 +483,7 @@ def test_a_failed_save_leaves_the_old_files(tmp_path, monkeypatch):
 
 # ---------------------------------------------------------------------- export of a run
 
-METRICS = {"val": {"n": 50, "accuracy": 0.9, "macro_f1": 0.89, "per_class": {"ne|g": dict(precision=0.9, recall=0.8, f1=0.85, support=20)},
+METRICS = {"val": {"n": 50, "accuracy": 0.9, "macro_f1": 0.89, "macro_f1_ci95": [0.81, 0.95], "per_class": {"ne|g": dict(precision=0.9, recall=0.8, f1=0.85, support=20)},
                    "baselines": {"tfidf": {"accuracy": 0.8, "macro_f1": 0.79}}}}
 INFO = {"minibert": "0.1.0", "model": "bert-base-uncased", "labels": ["ne|g", "pos"], "head": "native", "max_len": 24, "truncate": "left",
         "temperature": 1.7, "thresholds": None, "decision_threshold": {"label": "pos", "value": 0.37},
@@ -516,8 +516,8 @@ def test_export(tmp_path, capsys):
         expected = mine(**tokenization.load_tokenizer(run).batch(TEXTS, max_len=24)) / 1.7
     assert difference(logits, expected) < 1e-5 and theirs.config.id2label == {0: "ne|g", 1: "pos"}
     card = (tmp_path / "out" / "README.md").read_text()
-    for part in ('base_model: "bert-base-uncased"', "reviews: 1,000 train rows", "| val | this model | 50 | 0.9000 | 0.8900 |",
-                 "| val | tfidf |", "| val | ne\\|g | 0.9000", "1.7", "`pos` is chosen from a probability of 0.37", "at most 24 tokens",
+    for part in ('base_model: "bert-base-uncased"', "reviews: 1,000 train rows", "| val | this model | 50 | 0.9000 | 0.8900 | 0.8100 to 0.9500 |",
+                 "| val | tfidf |", "| val | ne\\|g | 0.9000", "1.7", "`pos` is chosen from a probability of 0.37", "at most 24 tokens", "weakest class is `ne|g`: of 20 it finds 80%",
                  "`--truncate left`", "not been measured on a test set", "## Limits"):
         assert part in card, part
     assert card.startswith("---\n") and sorted(p.name for p in (tmp_path / "out").iterdir())[:3] == ["README.md", "config.json", "model.safetensors"]
