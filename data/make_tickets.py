@@ -73,6 +73,16 @@ URGENT = deal([
     "{site} is at a standstill, {system} {breaks}.", "everyone at {site} says that {system} {breaks}, and {harm}.",
     "I would not write at this hour if it could wait. {harm}.", "I asked about it {when}; now {system} {breaks} and {harm}.",
     "{system} {breaks}! {harm}!", "as I type, {system} {breaks}, so {harm}.",
+], train=[
+    "help, {harm}: {system} {breaks}.", "{who} says that {system} {breaks}, and {harm}.",
+    "{who} reports that {harm}, since {system} {breaks}.",
+    "{many} people are standing here, {system} {breaks} and {harm}.",
+    "outage at {site}: {system} {breaks} and {harm}.", "outage, {system} {breaks}.",
+    "stop everything: {system} {breaks}.", "please stop the rollout at once, {harm}.",
+    "{system} {breaks}! Please help!", "{harm}! {system} {breaks}!", "help us, please: {harm}.",
+    "at {site} {system} {breaks} for everyone, {harm}.", "I have to report that {system} {breaks} and {harm}.",
+    "please come at once, {harm}.", "the people at {site} can't wait: {system} {breaks}.",
+    "we can't wait any longer. {system} {breaks} and {harm}.", "{system} {breaks} for us all. {harm}.",
 ])
 ROUTINE = deal([
     "how do I {wish}?", "could you {wish} {later}?", "I would like to {wish}.", "can {who} {wish} without calling you?",
@@ -91,12 +101,23 @@ ROUTINE = deal([
     "the font in {system} looks odd at {site}, just so you know.", "{system} could use a better help page.",
     "do you know of {small} in {system}?", "I have a question on my bill for {system}.", "can you recommend a printer for {site}?",
     "we moved to {site} {when}. Please update our address.", "thank you, the answer {when} helped. You can close this.",
+], train=[
+    "the menu of {system} looks odd to {who}.", "the colours in {system} look odd at {site}.",
+    "just so you know, the start page looks old.", "just so you know: {small} in {system}.",
+    "the font is too small for {who}.", "which font does {system} use?",
+    "our contract ends {later}. What would a new one cost?", "please send us an offer for {system}.",
+    "please send the contract to {site}.", "our plan for {system} ends {later}, please renew it.",
+    "I can't find the menu to {wish}.", "I can't find out how to {wish}.",
+    "{who} can't find the page on how to {wish}.", "we can't {wish} yet, is that planned?",
+    "please update our phone number at {site}.", "we moved {when}. {site} is our new address.",
+    "please update the address of {who}.", "can you update {system} at {site} {later}?",
+    "who can help {who} at {site} {later}?",
 ])
 # Routine in the words of an emergency: over, feared, asked about, or somebody else's.
 LOOKALIKE = deal([
     "{system} {broke} {when}, but {fine}.", "{system} {broke} {when}. {fine}, you can close the ticket.",
-    "can you tell me why {system} {broke} {when}? {fine}.", "for the report: {system} {broke} {when}, {fine}.",
-    "what should we do if {system} {breaks} one day?", "whom do I call when {system} {breaks}?",
+    "can you tell me why {system} {broke} {when}? {fine}.", "what should we do if {system} {breaks} one day?",
+    "for the report: {system} {broke} {when}, {fine}.", "whom do I call when {system} {breaks}?",
     "does the service plan cover the case that {system} {breaks}?", "please write a page on what to do when {system} {breaks}.",
     "in the drill {later}, we will pretend that {system} {breaks}.", "{who} thought that {system} {breaks}; it was an unplugged cable.",
     "false alarm, {fine}.", "the mail saying that {system} {breaks} was a test. {fine}.",
@@ -106,6 +127,20 @@ LOOKALIKE = deal([
     "nothing is down, I only want to {wish}.", "if {system} ever {breaks}, is there an emergency number?",
     "{fine}, thanks. {system} {broke} only {when}.", "please delete my ticket about {system}, {fine}.",
     "it is not true that {system} {breaks}, {fine}.", "{system} {broke} {when} during maintenance, as announced.",
+], train=[
+    "what do we do if {system} {breaks}?", "what happens when {system} {breaks}?",
+    "in the next drill {system} {breaks}, and we practise for it.", "for the drill we will act as if {harm}.",
+    "would you refund us if {system} {breaks}?", "would it help to call if {harm}?",
+    "should we write to you if {system} {breaks} one day?",
+    "we want to be ready for the day when {system} {breaks}.", "nothing is broken, {fine}.",
+    "nothing to do here, {fine}.", "if {harm} one day, whom do we call?", "who is called when {harm}?",
+    "suppose that {system} {breaks}: what then?", "the test mail said that {system} {breaks}. {fine}.",
+    "does our plan help if {harm}?", "{who} asks what we do if {system} {breaks}.",
+    "I would like to know what happens if {system} {breaks}.",
+    "will we get our money back if {system} {breaks} one day?",
+    "{system} {broke} during the announced maintenance {when}.", "as announced, {system} was off {when}. {fine}.",
+    "{system} {broke} {when}, as you had announced.", "during maintenance {system} {broke}, {fine}.",
+    "we practise for the drill {later}.",
 ])
 GREETINGS = deal(["hello,", "hi team,", "good morning,", "hi,", "dear support,", "hello all,", "hey,", "good afternoon,",
                   "hi there,", "dear team,", "to whom it may concern,", "hello support,"])
@@ -114,6 +149,9 @@ EXTRAS = deal([
     "you can reach me by phone.", "{who} saw it too.", "we run the latest version.", "screenshot attached.",
     "I already cleared the cache.", "we have {many} users.", "my manager is {who}.", "I will be in until five.",
     "see also my ticket from {when}.", "the account is in the name of {who}.", "we are on the large plan.",
+], train=[
+    "picture attached.", "I attached a screenshot.", "a screenshot is attached.",
+    "my ticket from {when} is about the same thing.",
 ])
 CLOSINGS = deal(["thanks.", "thank you!", "best, {who}.", "regards.", "kind regards.", "many thanks.", "cheers.", "best wishes.",
                  "thanks in advance.", "with best regards.", "yours, {who}.", "greetings from {site}."])
@@ -124,7 +162,7 @@ POOLS = {"urgent": URGENT, "routine": ROUTINE, "lookalike": LOOKALIKE, "greeting
 def write_row(rng: random.Random, split: str, label: str) -> tuple[str, set[str]]:
     """One ticket and the frames it was made of."""
     w = Writer(rng, split, POOLS, WORDS, LABELS.index(label))
-    core = "urgent" if label == "urgent" else "lookalike" if rng.random() < 0.2 else "routine"
+    core = "urgent" if label == "urgent" else "lookalike" if rng.random() < 0.1 else "routine"
     parts = [w.frame(core)]
     if rng.random() < 0.4:
         parts.append(w.frame("extra"))
