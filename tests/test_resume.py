@@ -280,7 +280,7 @@ def test_asked_to_stop_before_training(csv_file, model_folder, tmp_path):  # noq
         train.prepare = lambda *a: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(10)
     log = tmp_path / "log"
     assert end(start(argv(csv_file, model_folder, tmp_path / "run"), log, setup)) == 130
-    assert log.read_text().startswith("interrupted: ") and "Traceback" not in log.read_text()
+    assert "\ninterrupted: " in "\n" + log.read_text() and "Traceback" not in log.read_text()
 
 
 def test_a_second_wish_to_stop_ends_it_at_once(csv_file, model_folder, tmp_path):  # noqa: F811

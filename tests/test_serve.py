@@ -520,9 +520,10 @@ def test_connections_over_the_cap_get_a_503(predictor):
     gate = Gate(predictor)
     with local_server(gate, max_connections=3) as service, contextlib.ExitStack() as stack:
         busy = [stack.enter_context(Client(service.port)) for _ in range(3)]
-        for client in busy:
+        busy[0].send(request_text())
+        assert gate.inside.acquire(timeout=30)  # the model is busy with the first: the others wait
+        for client in busy[1:]:
             client.send(request_text())
-        assert gate.inside.acquire(timeout=10)
         settles(lambda: service.batcher.depth[0] == 2)
         for _ in range(5):
             with Client(service.port) as extra:

@@ -165,7 +165,7 @@ def use_serve(folder, tmp_path):
 
 
 def use_convert(folder, tmp_path):
-    return convert.main([str(folder), str(tmp_path / "exported")])
+    return convert.main([str(folder), str(tmp_path / "exported")]) or 0
 
 
 USERS = [use_predictor, use_evaluate, use_serve, use_convert]
@@ -264,11 +264,14 @@ def test_a_run_folder_moved_elsewhere_is_the_same_run(whole, tmp_path):
 def test_the_lock_ends_with_its_holder_and_is_not_inherited(tmp_path):
     """A data loader's worker that outlives its killed parent must not keep the folder locked."""
     read, write = os.pipe()
+    runs, started = os.pipe()
     with files.folder_lock(tmp_path, "a training run"):
         pid = os.fork()
         if pid == 0:
+            os.write(started, b"x")
             os.read(read, 1)  # a worker that lives on
             os._exit(0)
+        os.read(runs, 1)
         with pytest.raises(UserError, match="in use by another process"):
             with files.folder_lock(tmp_path, "a training run"):
                 pass

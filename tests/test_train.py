@@ -186,19 +186,23 @@ def test_the_loss_of_a_window_is_divided_by_its_whole_weight():
     assert torch.allclose(layer.weight.grad, whole, atol=1e-6)
 
 
-def test_the_loss_that_is_reported_is_the_weighted_mean_over_the_window(csv_file, model_folder, tmp_path):
-    """The first step of a warmup has rate 0, so one window of one epoch reports the loss of the model as it started."""
-    path = write_rows(tmp_path / "uneven.csv", [(t, label, "train" if i < 80 else "val") for i, (t, label) in enumerate(
-        [r for r in sentences(150, 4) if r[1] == "good"][:60] + [r for r in sentences(150, 5) if r[1] == "bad"][:20]
-        + sentences(10, 6))], ("text", "label", "split"))
+def test_one_step_follows_the_gradient_of_the_weighted_mean(csv_file, model_folder, tmp_path, monkeypatch):
+    """Plain SGD, one window of five passes, no clipping: the head moves by rate times the gradient of the weighted mean loss."""
+    monkeypatch.setattr(train, "make_optimizer", plain_sgd)
+    rows = [r for r in sentences(150, 4) if r[1] == "good"][:60] + [r for r in sentences(150, 5) if r[1] == "bad"][:20] + sentences(10, 6)
+    path = write_rows(tmp_path / "uneven.csv", [(t, label, "train" if i < 80 else "val") for i, (t, label) in enumerate(rows)],
+                      ("text", "label", "split"))
     run(path, model_folder, tmp_path / "run", *NO_DROPOUT, "--class-weights", "balanced", "--epochs", 1, "--batch-size", 16, "--accum", 5,
-        "--warmup-ratio", 1)
+        "--warmup-ratio", 0, "--weight-decay", 0, "--lr", 0.5, "--max-grad-norm", 1e9)
     dataset = data.load_data(str(path), quiet=True)
     start = load_classifier(model_folder, 2, "linear", labels=["bad", "good"], seed=42, say=lambda line: None).eval()
-    with torch.inference_mode():
-        logits = start(**train.load_tokenizer(str(model_folder)).batch(dataset.train.texts, max_len=64))
-        expected = torch.nn.functional.cross_entropy(logits, torch.from_numpy(dataset.train.labels), torch.tensor([80 / 40, 80 / 120]))
-    assert history(tmp_path / "run")[0]["train_loss"] == pytest.approx(float(expected), abs=1e-5)
+    logits = start(**train.load_tokenizer(str(model_folder)).batch(dataset.train.texts, max_len=64))
+    loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(dataset.train.labels), torch.tensor([80 / 40, 80 / 120]))
+    loss.backward()
+    head = start.head.classifier
+    assert history(tmp_path / "run")[0]["train_loss"] == pytest.approx(loss.item(), abs=1e-5)
+    moved = weights(tmp_path / "run")["head.classifier.weight"] - head.weight.detach()
+    assert torch.allclose(moved, -0.5 * head.weight.grad, atol=1e-5) and moved.abs().max() > 1e-3
 
 
 def test_balanced_weights():
