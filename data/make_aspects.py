@@ -34,13 +34,13 @@ WORDS: dict[str, list] = {
     "money": ["euros", "pounds", "dollars"],
     "player": ["the lead", "the whole cast", "the young lead", "the villain", "the supporting cast", "the two leads", "{name}",
                "{name}", "{name}", "the child actor"],
-    "tune": ["score", "soundtrack", "songs", "piano theme", "string quartet", "choir", "melodies", "title song", "orchestra"],
-    "image": ["camera work", "photography", "colours", "costumes", "sets", "effects", "lighting", "framing", "landscapes",
-              "digital effects", "production design"],
+    "tune": ["score", "soundtrack", "singing", "piano theme", "string quartet", "choir", "melody", "title song", "orchestra"],
+    "image": ["camera work", "photography", "colour palette", "costume design", "set design", "make-up", "lighting", "framing", "scenery",
+              "computer animation", "production design"],
     "story": ["plot", "story", "storyline", "ending", "twist", "premise", "mystery", "script", "subplot", "finale"],
     "speed": ["slow", "rushed", "hurried", "unhurried", "sluggish", "brisk", "breathless", "drawn out", "leisurely"],
     "part": ["first hour", "middle", "second act", "last half hour", "opening", "final third"],
-    "noise": ["sound mix", "dialogue track", "sound effects", "bass", "volume", "dubbing", "sound design", "speakers"],
+    "noise": ["sound mix", "dialogue track", "sound editing", "bass", "volume", "dubbing", "sound design", "sound system"],
     "place": ["a fishing village", "Lisbon", "a mining town", "wartime Cairo", "an oil rig", "Glasgow", "the Alps"],
 }
 
@@ -114,7 +114,7 @@ FRAMES = {
     "visuals": deal([
         "the {image} is {judged}", "the {image} looks cheap", "the {image} takes your breath away", "every frame is a painting",
         "it looks {judged}", "the {image} by {name} is {judged}", "the 3D glasses gave {who} a headache", "the picture is too dark",
-        "you can see the strings on the {image}", "shot in {place}, and it shows", "the {image} is a feast for the eyes",
+        "you can see the strings, so much for the {image}", "shot in {place}, and it shows", "the {image} is a feast for the eyes",
         "the close-ups are {judged}", "the shaky camera made me dizzy", "the dragon looks like a toy", "black and white suits it",
         "the snow scenes look {judged}", "a {good} eye for colour", "the {image} must have eaten the budget", "I could look at the {image} all day",
         "the images of {place} are {judged}", "the {image} is dated", "the monster is {judged} to look at", "the camera floats through {place}",
@@ -127,10 +127,10 @@ NEUTRAL = deal([
     "I scored a seat in the last row", "{who} had a cold", "it rained {when}", "we talked about our holidays", "the queue was short",
     "I know {name} from school", "the cinema is near the station", "we sat in the front row", "{who} fell over the steps",
     "I write these {when}", "my first review here", "we met {name} at the door", "a day to remember", "the seats are red",
-    "I liked it", "I did not like it", "overall it was {judged}", "an {judged} evening", "it is what it is", "no comment",
+    "I liked it", "I did not like it", "overall it was {judged}", "a {good} evening", "it is what it is", "no comment",
     "{who} liked it more than I did", "we had dinner {when}", "the bus was late", "what a week", "that was that",
     "you will either like it or not", "just back from the cinema", "I saw it {when}", "the trailer was on television {when}",
-    "my friends call me a fan", "the man in front of us wore a hat", "to each their own", "I will go again {when}",
+    "my friends call me a fan", "the man in front of us wore a hat", "to each their own", "I will go again soon",
 ])
 JOINS = [". ", ". ", ". ", ". ", ". ", "; ", ", and "]
 POOLS = {**FRAMES, "neutral": NEUTRAL}

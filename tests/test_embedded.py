@@ -79,7 +79,7 @@ def test_the_rows_use_only_the_frames_of_their_split(name):
     _, used = module.generate()
     for split in SPLITS:
         assert used[split] <= set(itertools.chain.from_iterable(pool[split] for pool in module.POOLS.values()))
-        assert len(used[split]) > 50
+        assert len(used[split]) >= 10
 
 
 def vocabulary(words: dict) -> set[tuple[str, ...]]:
@@ -157,20 +157,25 @@ def test_two_percent_of_the_labels_are_wrong_in_every_split(reviews):
         assert sum(r["label"] != r["clean_label"] for r in rows) == round(0.02 * len(rows))
 
 
-def test_the_verdict_stands_at_the_end(reviews):
-    """Long texts whose judgements before the last sentence all point the other way."""
-    module = maker("reviews")
-    plain_words = [set(module.ADJ[k]) | set(module.NOUN[k]) | set(module.FEEL[k]) for k in (0, 1)]
-    rows = of(reviews, phenomenon="verdict_at_end")
+@pytest.mark.parametrize("phenomenon, turned", [("verdict_at_end", True), ("long", False)])
+def test_the_verdict_stands_at_the_end(reviews, phenomenon, turned):
+    """Before the last sentence the words of the other label prevail; in the control texts those of the label itself.
+
+    Not in each row: a body may also judge by negation, in the words of the opposite.
+    """
+    words = maker("reviews").WORDS
+    known = [[w for k in ("adj", "noun", "feel", "did", "effect") for w in words[k][label]] for label in (0, 1)]
+    rows = of(reviews, phenomenon=phenomenon)
     lengths = [len(r["text"].split()) for r in rows]
     assert min(lengths) > 50 and np.median(lengths) > 80 and max(lengths) < 260
-    turns = 0
+    against = along = 0
     for r in rows:
         label = int(r["clean_label"] == "positive")
-        head = r["text"][: int(len(r["text"]) * 0.6)].lower()
-        said = [sum(f" {w}" in head for w in plain_words[k]) for k in (0, 1)]
-        turns += said[1 - label] > said[label]
-    assert turns > 0.75 * len(rows)  # the rest are bodies that judge by negation only, or late
+        body = " " + r["text"][: len(r["text"]) * 3 // 5].lower()
+        said = [sum(f" {w}" in body for w in known[k]) for k in (0, 1)]
+        against += said[1 - label] > said[label]
+        along += said[label] > said[1 - label]
+    assert against > 4 * along if turned else along > 4 * against
 
 
 def test_the_weekday_says_nothing_about_the_label(reviews):
