@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import numpy as np
 
 from .failure_modes import (LEAST_DIFFERENCE, RISK, Hypothesis, Rows, choose_examples, hypotheses_of, label_noise,
-                            length_table, look_at)
+                            length_table, look_at, tfidf)
 from .label_noise import label_errors_train
 from .report import escape, table
 
@@ -52,8 +52,9 @@ def analyse(predictor: Predictor, split: Split, probs: np.ndarray, *, train: Spl
     of what predicting the split did, plus some counting. Raises ValueError if sizes do not match.
     """
     rows = look_at(predictor, split, probs)
-    hypotheses, figures = hypotheses_of(rows, predictor, train, train_length_info, seed, quiet)
-    noise, score = label_noise(rows)
+    vectorizer, matrix = tfidf(rows)
+    hypotheses, figures = hypotheses_of(rows, vectorizer, matrix, predictor, train, train_length_info, seed, quiet)
+    noise, score = label_noise(rows, matrix, seed)
     hypotheses = sorted(hypotheses, key=lambda h: (not h.named, -h.difference if h.named else h.p_adjusted, -h.difference))
     hypotheses.insert(sum(h.named for h in hypotheses), noise)  # its rates are not of the others' kind
     choose_examples(rows, [h for h in hypotheses if h.named])

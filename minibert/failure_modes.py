@@ -363,7 +363,7 @@ def _nearly_equal(a: str, b: str) -> bool:
 
 # ── hypotheses: words and clusters ───────────────────────────────────────────────────────────────────────────────
 
-def _tfidf(rows: Rows) -> tuple[Any, Any]:
+def tfidf(rows: Rows) -> tuple[Any, Any]:
     """(vectorizer, TF-IDF matrix (n, words)) of the split; (None, None) where no word stands in two texts."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     vectorizer = TfidfVectorizer(min_df=2, max_df=0.5 if len(rows) >= 50 else 1.0, max_features=20_000,
@@ -440,9 +440,30 @@ def cluster_hypotheses(rows: Rows, vectorizer: Any, matrix: Any, strata: np.ndar
 
 # ── hypothesis: wrong labels ─────────────────────────────────────────────────────────────────────────────────────
 
-def label_noise(rows: Rows) -> tuple[Hypothesis, np.ndarray]:
-    """How many errors may be the label's fault, and how suspect each row is, (n,)."""
-    score = suspicion(rows.probs, rows.truth)
+def usual_errors(rows: Rows, matrix: Any, seed: int, folds: int = 5) -> np.ndarray:
+    """(n,) how often the model is wrong about texts with such words: a logistic regression of `wrong` on TF-IDF, each
+    row judged by the folds it was not in. Zeros where there are too few errors to learn from."""
+    from sklearn.linear_model import LogisticRegression
+    usual = np.zeros(len(rows))
+    if matrix is None or min(rows.wrong.sum(), (~rows.wrong).sum()) < 2 * folds:
+        return usual
+    fold = np.random.default_rng(seed).permutation(len(rows))
+    for side in (rows.wrong, ~rows.wrong):  # errors and correct rows spread evenly over the folds
+        fold[side] = np.argsort(np.argsort(fold[side])) % folds
+    for f in range(folds):
+        held = fold == f
+        model = LogisticRegression(max_iter=300).fit(matrix[~held], rows.wrong[~held])
+        usual[held] = model.predict_proba(matrix[held])[:, 1]
+    return usual
+
+
+def label_noise(rows: Rows, matrix: Any, seed: int) -> tuple[Hypothesis, np.ndarray]:
+    """How many errors may be the label's fault, and how suspect each row is, (n,) in [0,1].
+
+    Where the model is wrong as usual (negations, say) an error accuses the model; where it is nearly always right, the
+    label. So the margin of confident learning is multiplied by 1 − `usual_errors`.
+    """
+    score = suspicion(rows.probs, rows.truth) * (1 - usual_errors(rows, matrix, seed))
     suspect = suspects(rows.truth, rows.probs)
     counts = _counts(suspect, rows.wrong)
     h = Hypothesis("label noise", "the model contradicts the given label more confidently than it usually is",
@@ -457,8 +478,9 @@ def label_noise(rows: Rows) -> tuple[Hypothesis, np.ndarray]:
     return h, score
 
 
-def hypotheses_of(rows: Rows, predictor: Predictor, train: Split | None, length_info: dict | None, seed: int,
-                    quiet: bool) -> tuple[list[Hypothesis], dict[str, Any]]:
+def hypotheses_of(rows: Rows, vectorizer: Any, matrix: Any, predictor: Predictor, train: Split | None,
+                  length_info: dict | None, seed: int, quiet: bool) -> tuple[list[Hypothesis], dict[str, Any]]:
+    """Everything but label noise, tested and judged, and the figures beside it. `vectorizer`, `matrix`: of `tfidf`."""
     english = looks_english(rows.texts)
     figures: dict[str, Any] = {"english": english, "skipped": []}
     advice = _length_advice(rows, predictor, length_info)
@@ -467,7 +489,6 @@ def hypotheses_of(rows: Rows, predictor: Predictor, train: Split | None, length_
         figures["skipped"].append("there is nothing to compare: every row is " + ("wrong" if rows.wrong.any() else "right"))
         return [], figures
     strata = rows.strata()
-    vectorizer, matrix = _tfidf(rows)
     properties = _properties(rows, english, conflicts(rows, train, matrix, vectorizer, seed))
     detectors += [_hypothesis(name, meaning, next, "detector", has, rows.wrong, strata)
                   for name, has, meaning, next in properties]

@@ -1,6 +1,12 @@
-"""The error analysis finds what was planted, and names nothing that was not."""
+"""The error analysis finds what was planted, and names nothing that was not.
+
+`PYTHONPATH=. python tests/test_errors.py RUN` writes reviews_tiny_probabilities.json anew from a run of `python train.py`: needed when
+data/reviews.csv changes, because the test of planted wrong labels asks a decent model and cannot train one.
+"""
 
 import csv
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -246,7 +252,7 @@ def test_conflicting_duplicates_are_found_in_the_split_and_in_training(tokenizer
     texts[2], labels[2] = long + " great", 0
     train = split_of([long + " great indeed", "something else"], [1, 0])  # one word more in 24
     rows = failure_modes.look_at(counter(tokenizer), split_of(texts, labels), counter(tokenizer).probabilities(texts))
-    vectorizer, matrix = failure_modes._tfidf(rows)
+    vectorizer, matrix = failure_modes.tfidf(rows)
     found = failure_modes.conflicts(rows, train, matrix, vectorizer, 0)
     assert set(found) == {0, 1, 2} and "row 3" in found[0] and "training row 2" in found[2]
 
@@ -288,7 +294,6 @@ def test_length_bins_hold_every_row_once_and_confusions_every_error(tokenizer):
 
 
 def test_figures_are_strict_json(tokenizer):
-    import json
     texts, labels = sentences(60)
     labels[::5] = 1 - labels[::5]
     report = analyse(counter(tokenizer, max_len=8), split_of(texts, labels), train=split_of(texts, labels), label_errors=True)
@@ -440,3 +445,39 @@ def test_on_the_reviews_truncation_is_named_when_max_len_is_cut_and_weekdays_nev
     assert [n for n in names(cut) if n.startswith("truncation")]
     for report in (whole, cut):
         assert not [n for n in names(report) if "day" in n.lower()], names(report)
+
+
+# ── with the probabilities of a trained `tiny` ───────────────────────────────────────────────────────────────────
+
+PROBABILITIES = ROOT / "tests" / "reviews_tiny_probabilities.json"
+
+
+def write_probabilities(run):
+    with open(ROOT / "data" / "reviews.csv", encoding="utf-8", newline="") as f:
+        split, _ = reviews_split(list(csv.DictReader(f)), "test")
+    probs = Predictor(run).probabilities(split.texts)
+    PROBABILITIES.write_text(json.dumps({"fingerprint": split.fingerprint(), "p_positive": probs[:, 1].round(4).tolist()}) + "\n")
+
+
+def test_planted_wrong_labels_are_ranked_first_and_the_irrelevant_weekday_is_not_named(reviews):
+    split, rows = reviews_split(reviews, "test")
+    saved = json.loads(PROBABILITIES.read_text())
+    assert saved["fingerprint"] == split.fingerprint(), "data/reviews.csv has changed: see the top of this file"
+    p = np.array(saved["p_positive"])
+    probs = np.stack([1 - p, p], 1)
+    predictor = BagOfWords.__new__(BagOfWords)  # only its tokenizer and its decision are needed: no text is cut
+    predictor.tokenizer = tokenization.train_wordpiece(split.texts, vocab_size=2500, max_tokens=512)
+    report = errors.analyse(predictor, split, probs)
+    planted = {int(n) for n, r in zip(split.rows, rows) if r["label"] != r["clean_label"]}
+    wrong = {r["row"]: r["suspicion"] for r in report.rows}  # right rows are never suspect here: the label is what is predicted
+    scores = np.array([wrong.get(int(n), 0.0) for n in split.rows])
+    truth = np.array([int(n) in planted for n in split.rows])
+    clean = np.array([["negative", "positive"].index(r["clean_label"]) for r in rows])
+    assert (probs.argmax(1) == clean).mean() > 0.93  # the model is decent, or the ranking says nothing
+    assert average_precision_score(truth, scores) >= 0.8
+    assert "label noise" in names(report)
+    assert not [n for n in names(report) if "day" in n.lower() or n.startswith("truncation")], names(report)
+
+
+if __name__ == "__main__":
+    write_probabilities(sys.argv[1])
