@@ -59,7 +59,11 @@ def main(argv: Sequence[str]) -> int:
     given = cli.parse(p, argv)
     folders = [Path(r) for r in given.pop("runs")]
     flags = Flags(**given)
+    if flags.inspect is None and (flags.inspect_pair is not None or flags.layer is not None):
+        raise UserError("--inspect-pair and --layer go with --inspect \"a text\".")
     families = [Family.load(f) for f in dict.fromkeys(folders)]
+    if flags.read_by and not all(f.saved("test") for f in families):
+        raise UserError("--read-by signs a report that was read: run evaluate.py first, read the mistakes in report.md, then sign.")
     if flags.table:
         print_table(families)
     elif flags.inspect is not None:
@@ -179,6 +183,11 @@ def evaluate(families: list[Family], flags: Flags) -> None:
     for family in families:
         if not os.access(family.folder, os.W_OK):  # found out now, not after the test set was looked at
             raise UserError(f"{family.folder} cannot be written to, so the report would have no place; make it writable.")
+    for family, split, _ in jobs:  # likewise: a mistake in a flag must not cost the look
+        if flags.slice_col:
+            check_slice_column(split, flags.slice_col)
+        if flags.compare:
+            check_comparable(Family.load(Path(flags.compare)), family, flags)
     scored = [(family, split, dataset, [predict(run, split, flags, keep=run is family.best) for run in family.runs])
               for family, split, dataset in jobs]
     if flags.split == "test" or flags.data:
@@ -422,11 +431,21 @@ def decision(best: Prediction, split: Split) -> dict[str, Any]:
             "share": float(truth.mean()), "average_precision": metrics.precision_recall_curve(truth, p)["average_precision"], "at": at}
 
 
-def slices(best: Prediction, split: Split, floor_probs: dict[str, np.ndarray], column: str) -> dict[str, Any]:
-    """Every figure by the values of a column of the data, commonest first."""
+def check_slice_column(split: Split, column: str) -> None:
     if column not in split.extra:
         raise UserError(f"--slice-col {column}: the data have no such column beside text and label{cli.nearest(column, split.extra)}; "
                         f"there are: {', '.join(split.extra) or 'none'}.")
+
+
+def check_comparable(other: Family, family: Family, flags: Flags) -> None:
+    theirs, labels = other.best.info["labels"], family.best.info["labels"]
+    if sorted(theirs) != sorted(labels) or other.best.info["multi_label"] != family.best.info["multi_label"]:
+        raise UserError(f"--compare {flags.compare}: it answers with {', '.join(theirs[:6])}, this run with {', '.join(labels[:6])}; "
+                        "only runs of the same labels can be compared.")
+
+
+def slices(best: Prediction, split: Split, floor_probs: dict[str, np.ndarray], column: str) -> dict[str, Any]:
+    """Every figure by the values of a column of the data, commonest first."""
     cells = np.array(split.extra[column], dtype=object)
     values, counts = np.unique(cells.astype(str), return_counts=True)
     chosen = [str(v) for v in values[np.argsort(-counts, kind="stable")][:MOST_SLICES]]
@@ -457,9 +476,6 @@ def compare(best: Prediction, split: Split, flags: Flags) -> dict[str, Any]:
     family = Family.load(Path(flags.compare))
     other, labels = predict(family.best, split, flags, keep=False), best.run.info["labels"]
     theirs = other.run.info["labels"]
-    if sorted(theirs) != sorted(labels) or other.run.info["multi_label"] != best.run.info["multi_label"]:
-        raise UserError(f"--compare {flags.compare}: it answers with {', '.join(theirs[:6])}, this run with {', '.join(labels[:6])}; "
-                        "only runs of the same labels can be compared.")
     order = [theirs.index(name) for name in labels]  # the same names may stand in another order there
     predicted = other.predicted[:, order] if split.labels.ndim == 2 else np.argsort(order)[other.predicted]
     figures = summary(split.labels, other.probs[:, order], predicted, {**other.run.info, "labels": labels})

@@ -16,6 +16,7 @@ import math
 import os
 import platform
 import re
+import shutil
 import signal
 import time
 from dataclasses import dataclass
@@ -112,12 +113,15 @@ class Flags:
 FREE_ON_RESUME = {"out", "overwrite", "resume", "save_every", "config", "workers", "looked_at_by", "quiet", "device",
                   "batch_size", "accum"}
 
+NOT_REPLAYED = {"resume", "overwrite", "out", "config", "looked_at_by"}  # by --config
+
 
 # ------------------------------------------------------------------------------------------------ flags
 
 def read_flags(argv: list[str]) -> Flags:
     """Command line over `--config` over defaults; checked, and completed with the model's recipe."""
-    given = cli.parse(cli.parser(Flags, "train.py", __doc__.split("\n")[0]), argv)
+    parser = cli.parser(Flags, "train.py", __doc__.split("\n")[0])
+    given = cli.parse(parser, argv)
     names = {f.name for f in dataclasses.fields(Flags)}
     replayed: dict[str, Any] = {}
     if given.get("config"):
@@ -125,8 +129,11 @@ def read_flags(argv: list[str]) -> Flags:
         saved = saved.get("flags") if isinstance(saved, dict) else None
         if not isinstance(saved, dict) or not saved.keys() <= names:
             raise UserError(f"--config {given['config']}: not a run.json of this version (no readable `flags` in it).")
-        replayed = {k: v for k, v in saved.items() if k not in ("resume", "overwrite", "out", "config")}
-        replayed["seeds"] = given.get("seeds") or saved["seeds"]
+        try:  # as if they were typed: types and choices are checked in one place
+            replayed = cli.parse(parser, [word for k, v in saved.items() if v is not None and v is not False and k not in NOT_REPLAYED
+                                          for word in as_words(k, v)])
+        except UserError as e:
+            raise UserError(f"--config {given['config']}: {e}") from None
     flags = Flags(**{**replayed, **given})
     for name, value in (TINY_RECIPE if flags.model == "tiny" else RECIPE).items():
         if getattr(flags, name) is None:
@@ -136,6 +143,12 @@ def read_flags(argv: list[str]) -> Flags:
         flags.out = str(Path("runs") / f"{short(flags.data)}-{short(flags.model)}")
     check_flags(flags)
     return flags
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    """A saved flag as it stands on a command line."""
+    values = [] if value is True else value if isinstance(value, list) else [value]
+    return ["--" + name.replace("_", "-"), *map(str, values)]
 
 
 def check_flags(flags: Flags) -> None:
@@ -195,6 +208,9 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     """Read, check, tokenise, and print what a person should see before a model is trained."""
     dataset = data.load_data(flags.data, flags.text_col, flags.label_col, multi_label=flags.multi_label,
                              seed=flags.split_seed, quiet=flags.quiet or not procs.first)
+    if flags.tune_threshold and (flags.multi_label or len(dataset.labels) != 2):
+        raise UserError("--tune-threshold is for two classes" + (" (--multi-label tunes a threshold per label by itself)." if flags.multi_label
+                        else f"; there are {len(dataset.labels)}."))
     if flags.corrections:
         say(data.apply_corrections(dataset, flags.corrections))
     train, val = dataset.train, dataset.val
@@ -754,8 +770,6 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
         info["temperature"] = metrics.fit_temperature(logits, val.labels)
         probs, predicted = metrics.softmax(logits / info["temperature"]), None
         if flags.tune_threshold:
-            if len(dataset.labels) != 2:
-                raise UserError(f"--tune-threshold is for two classes; there are {len(dataset.labels)}.")
             value = metrics.tune_threshold(val.labels, probs[:, 1])
             info["decision_threshold"] = {"label": dataset.labels[1], "value": value}
             predicted = (probs[:, 1] >= value).astype(int)
@@ -764,14 +778,24 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
         ("best epoch", True), ("temperature", True), ("thresholds", dataset.multi_label or flags.tune_threshold),
         ("pooling", flags.truncate == "chunk")) if used]
 
-    for old in [*out.glob("*.png"), out / "report.md", out / "errors.csv", out / "run.json"]:
-        old.unlink(missing_ok=True)  # of the run that --overwrite replaces
+    clear_reports(out)  # of the run that --overwrite replaces
+    if out.name == f"seed-{seed}":
+        clear_reports(out.parent)
+    (out / "run.json").unlink(missing_ok=True)
     save_classifier(model, out)
     task.tokenizer.save(out, flags.max_len, flags.truncate)
     write_csv(out / "history.csv", HISTORY, at.history)
     write_json(out / "metrics.json", {"val": {**figures, "baselines": task.floors}})
     checkpoint.seal_run(out, info, ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
     return figures
+
+
+def clear_reports(folder: Path) -> None:
+    """Remove what evaluate.py wrote about weights that are replaced."""
+    for old in [*folder.glob("*.png"), folder / "report.md", folder / "errors.csv", folder / "metrics.json"]:
+        old.unlink(missing_ok=True)
+    for old in [folder / "val", *folder.glob("on-*")]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def train_one(flags: Flags, seed: int, out: Path, task: Task, device: torch.device, procs: Processes,
@@ -795,6 +819,14 @@ def train_one(flags: Flags, seed: int, out: Path, task: Task, device: torch.devi
         return wiring_verdict(flags, at)
     say(turning_point(at.history))
     figures = on_first(procs, lambda: finish(flags, seed, out, task, model, at, device, precision, rows_per_step(flags, procs)))
+    floor = max((f["macro_f1"] for f in task.floors.values()), default=0.0)
+    if procs.first and figures["macro_f1"] < floor:
+        say_always(procs, f"WARNING     seed {seed}: below the best floor ({floor:.4f} macro-F1): a bag of words does better than this model.")
+    if not flags.multi_label:
+        answers = np.array(figures["confusion_matrix"]).sum(0)
+        if np.count_nonzero(answers) == 1:
+            say_always(procs, f"WARNING     seed {seed}: every validation text gets the label '{task.dataset.labels[int(answers.argmax())]}'; "
+                       "try a lower --lr, more --epochs or --class-weights balanced.")
     say_always(procs, f"kept epoch {at.best_epoch}: val_acc {figures['accuracy']:.4f}  val_macro_f1 {figures['macro_f1']:.4f}"
                f"  ({datetime.timedelta(seconds=round(at.seconds))} of training) in {out}")
     return figures
@@ -827,12 +859,18 @@ def ended(run: Path, flags: Flags) -> bool:
 def check_out(flags: Flags, out: Path) -> None:
     """Refuse to write over a run that ended, or past one that did not, unless told to."""
     runs = [out] if len(flags.seeds) == 1 else [out / f"seed-{s}" for s in flags.seeds]
-    if flags.overwrite or flags.overfit:
+    if flags.overfit:
         return
+    # What would be left of the old one would be read as part of the new one, so --overwrite does not help here.
     if len(flags.seeds) == 1 and checkpoint.seed_folders(out):
-        raise UserError(f"{out} holds a family of seeds; choose another --out for a single run, or --overwrite.")
-    if len(flags.seeds) > 1 and checkpoint.finished(out):
-        raise UserError(f"{out} holds a single run; choose another --out for several seeds.")
+        raise UserError(f"{out} holds a family of seeds; choose another --out for a single run, or remove that folder.")
+    if len(flags.seeds) > 1 and (checkpoint.finished(out) or checkpoint.has_state(out)):
+        raise UserError(f"{out} holds a single run; choose another --out for several seeds, or remove that folder.")
+    others = [p.name for p in checkpoint.seed_folders(out) if p not in runs]
+    if others:
+        raise UserError(f"{out} also holds {', '.join(others)}, which would count with these seeds; choose another --out or remove them.")
+    if flags.overwrite:
+        return
     if all(ended(run, flags) for run in runs):
         raise UserError(f"{out} holds a run that has ended; choose another --out, or --overwrite to replace it.")
     if flags.resume:

@@ -71,7 +71,7 @@ def load_run(folder: str | os.PathLike, verify: bool = True) -> Run:
 
 def seed_folders(folder: str | os.PathLike) -> list[Path]:
     """The seed-N sub-folders of a family of runs, by seed; [] for a single run."""
-    found = [p for p in Path(folder).glob("seed-*") if p.name[5:].isdigit() and p.is_dir()]
+    found = [p for p in Path(folder).glob("seed-*") if p.name[5:].isascii() and p.name[5:].isdigit() and p.is_dir()]
     return sorted(found, key=lambda p: int(p.name[5:]))
 
 

@@ -414,7 +414,7 @@ def export(run: str | os.PathLike, out: str | os.PathLike) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not an empty folder; choose a new one, so that nothing is overwritten.")
     info = checkpoint.load_run(run).info
-    if missing := [key for key in ("model", "labels", "flags", "data") if key not in info]:
+    if missing := [key for key in ("model", "labels") if key not in info]:
         raise UserError(f"{run / 'run.json'} says nothing of {_some(missing)}: it is not the record that train.py wrote; restore it or retrain.")
     classifier = load_classifier(run)
     if classifier.head_type == "linear":

@@ -104,7 +104,7 @@ def read_json(path: str | os.PathLike, what: str = "file") -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: the {what} is missing.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as e:
+    except (ValueError, RecursionError) as e:  # bad UTF-8, bad JSON, a number of 5,000 digits
         raise UserError(f"{path} is not valid JSON ({e}); the {what} is damaged or not what its name says.") from None
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror}.") from None

@@ -64,7 +64,7 @@ def freeze(model: Classifier, what: str | None) -> list[str]:
         below = 1
     elif what == "encoder":
         below = layers + 1
-    elif what.isdigit() and 1 <= int(what) <= layers:
+    elif what.isascii() and what.isdigit() and 1 <= int(what) <= layers:
         below = int(what) + 1
     else:
         raise UserError(f"--freeze {what}: use 'embeddings', 'encoder' or a number of layers from 1 to {layers}.")
@@ -110,10 +110,13 @@ def make_optimizer(groups: list[dict], device: torch.device) -> torch.optim.Adam
 
 
 def warmup_steps(total: int, ratio: float) -> int:
-    """ceil(ratio · total), as the reference counts them. Raises UserError for a ratio outside [0, 1]."""
+    """ceil(ratio · total), as the reference counts them, but never all of them: a run of one step would learn nothing.
+
+    Raises UserError for a ratio outside [0, 1].
+    """
     if not 0.0 <= ratio <= 1.0:
         raise UserError(f"--warmup-ratio {ratio}: a share of the steps between 0 and 1 is needed.")
-    return math.ceil(ratio * total)
+    return min(math.ceil(ratio * total), total - 1)
 
 
 def lr_factor(step: int, total: int, warmup: int) -> float:

@@ -88,7 +88,7 @@ class Predictor:
             raise UserError(f"batch_tokens is {batch_tokens}; it must be at least 1.")
         try:
             self._read(info, classifier)
-        except (TypeError, ValueError, KeyError, AttributeError) as e:
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as e:
             if isinstance(e, UserError):
                 raise
             raise UserError(f"{name}/run.json holds a value that it should not ({e}); restore the file or retrain.") from None
@@ -103,7 +103,12 @@ class Predictor:
         if len(self.labels) != len(classifier.labels):
             raise UserError(f"{self.name}/run.json names {len(self.labels)} labels, but the head has {len(classifier.labels)}; "
                             f"the folder mixes two runs.")
-        self.multi_label = bool(info["multi_label"]) if info else classifier.problem_type == MULTI_LABEL
+        if self.labels != list(classifier.labels):
+            raise UserError(f"{self.name}/run.json names the labels {self.labels}, but config.json {list(classifier.labels)}; "
+                            "one of them was altered: restore it or retrain.")
+        if info and not isinstance(info["multi_label"], bool):
+            raise UserError(f"{self.name}/run.json: multi_label is {info['multi_label']!r}; it must be true or false.")
+        self.multi_label = info["multi_label"] if info else classifier.problem_type == MULTI_LABEL
         self.takes_pairs = len(info.get("text_col") or ["text"]) == 2
         longest = min(classifier.config.max_tokens, self.tokenizer.max_tokens or classifier.config.max_tokens)
         self.max_len = min(int(info.get("max_len") or longest), longest)
@@ -121,7 +126,12 @@ class Predictor:
         if not self.multi_label:
             return None
         tuned = info.get("thresholds") or {}
-        return np.array([float(tuned.get(label, 0.5)) for label in self.labels])
+        return np.array([self._probability(tuned.get(label, 0.5)) for label in self.labels])
+
+    def _probability(self, value: float) -> float:
+        if not 0 <= float(value) <= 1:
+            raise UserError(f"{self.name}/run.json holds the threshold {value}; it must be from 0 to 1.")
+        return float(value)
 
     def _decision_threshold(self, info: dict) -> tuple[int, float] | None:
         tuned = info.get("decision_threshold")
@@ -130,7 +140,7 @@ class Predictor:
         if tuned["label"] not in self.labels or len(self.labels) != 2:
             raise UserError(f"{self.name}/run.json has a decision_threshold for '{tuned['label']}', which is not one "
                             f"of two labels ({', '.join(self.labels)}); the file is damaged.")
-        return self.labels.index(tuned["label"]), float(tuned["value"])
+        return self.labels.index(tuned["label"]), self._probability(tuned["value"])
 
     # ---- text → windows → logits -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ LOOP, OPT = "train.py", "minibert/optimization.py"
 # The quick ones first: a mutant's run ends with the first test that fails.
 TESTS = ["tests/test_optimization.py"] + [f"tests/test_train.py::{name}" for name in (
     "test_every_row_counts_once_whatever_the_number_of_processes", "test_windows_of_a_document_are_averaged",
-    "test_one_step_follows_the_gradient_of_the_weighted_mean", "test_steps_counted_are_steps_taken",
+    "test_steps_follow_the_gradient_of_the_weighted_mean", "test_steps_counted_are_steps_taken",
     "test_a_skipped_step_advances_nothing", "test_clipping_sees_unscaled_gradients",
     "test_a_gradient_that_is_not_finite_stops_before_the_optimizer_and_spoils_nothing",
     "test_the_best_epoch_is_kept_not_the_last", "test_accumulation_is_the_larger_batch_uneven_tail_included",

@@ -116,7 +116,7 @@ def test_schedule_is_the_references_over_the_steps_that_happen():
 def test_warmup_counts_and_errors():
     assert warmup_steps(12, 0.1) == 2
     assert warmup_steps(12, 0.0) == 0
-    assert warmup_steps(3, 1.0) == 3
+    assert warmup_steps(3, 1.0) == 2 and warmup_steps(1, 0.1) == 0  # the last step learns
     with pytest.raises(UserError, match="does not fit"):
         lr_factor(0, 10, 100)
     for wrong in (-0.1, 1.5, math.nan):

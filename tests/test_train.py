@@ -186,23 +186,31 @@ def test_the_loss_of_a_window_is_divided_by_its_whole_weight():
     assert torch.allclose(layer.weight.grad, whole, atol=1e-6)
 
 
-def test_one_step_follows_the_gradient_of_the_weighted_mean(csv_file, model_folder, tmp_path, monkeypatch):
-    """Plain SGD, one window of five passes, no clipping: the head moves by rate times the gradient of the weighted mean loss."""
+def test_steps_follow_the_gradient_of_the_weighted_mean(model_folder, tmp_path, monkeypatch):
+    """Plain SGD, no clipping, windows whose classes are mixed unevenly: the parameters end where three plain steps on
+    PyTorch's own weighted mean loss end."""
     monkeypatch.setattr(train, "make_optimizer", plain_sgd)
     rows = [r for r in sentences(150, 4) if r[1] == "good"][:60] + [r for r in sentences(150, 5) if r[1] == "bad"][:20] + sentences(10, 6)
     path = write_rows(tmp_path / "uneven.csv", [(t, label, "train" if i < 80 else "val") for i, (t, label) in enumerate(rows)],
                       ("text", "label", "split"))
-    run(path, model_folder, tmp_path / "run", *NO_DROPOUT, "--class-weights", "balanced", "--epochs", 1, "--batch-size", 16, "--accum", 5,
+    run(path, model_folder, tmp_path / "run", *NO_DROPOUT, "--class-weights", "balanced", "--epochs", 1, "--batch-size", 8, "--accum", 4,
         "--warmup-ratio", 0, "--weight-decay", 0, "--lr", 0.5, "--max-grad-norm", 1e9)
-    dataset = data.load_data(str(path), quiet=True)
-    start = load_classifier(model_folder, 2, "linear", labels=["bad", "good"], seed=42, say=lambda line: None).eval()
-    logits = start(**train.load_tokenizer(str(model_folder)).batch(dataset.train.texts, max_len=64))
-    loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(dataset.train.labels), torch.tensor([80 / 40, 80 / 120]))
-    loss.backward()
-    head = start.head.classifier
-    assert history(tmp_path / "run")[0]["train_loss"] == pytest.approx(loss.item(), abs=1e-5)
-    moved = weights(tmp_path / "run")["head.classifier.weight"] - head.weight.detach()
-    assert torch.allclose(moved, -0.5 * head.weight.grad, atol=1e-5) and moved.abs().max() > 1e-3
+
+    split = data.load_data(str(path), quiet=True).train
+    tokenizer = train.load_tokenizer(str(model_folder))
+    store = data.tokenize_store(tokenizer, split.texts, quiet=True)
+    model = load_classifier(model_folder, 2, "linear", labels=["bad", "good"], seed=42, say=lambda line: None).eval()
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.5)
+    for step, window in enumerate(data.length_buckets(np.minimum(np.asarray(store.lengths) + 2, 64), 32, 42, 1)):
+        optimizer.param_groups[0]["lr"] = 0.5 * train.lr_factor(step, 3, 0)
+        optimizer.zero_grad()
+        logits = model(**data.collate(tokenizer, store, window, 64))
+        torch.nn.functional.cross_entropy(logits, torch.from_numpy(split.labels[window]), torch.tensor([80 / 40, 80 / 120])).backward()
+        optimizer.step()
+    ended = weights(tmp_path / "run")
+    assert all(torch.allclose(p, ended[n], atol=1e-5) for n, p in model.named_parameters())
+    assert (model.head.classifier.weight - load_classifier(model_folder, 2, "linear", labels=["bad", "good"], seed=42,
+                                                           say=lambda line: None).head.classifier.weight).abs().max() > 1e-3
 
 
 def test_balanced_weights():
@@ -287,6 +295,42 @@ def test_a_gradient_that_is_not_finite_stops_before_the_optimizer_and_spoils_not
     with pytest.raises(UserError, match="stopped being finite at optimizer step 3.*lower --lr"):
         run(csv_file, model_folder, tmp_path / "run", "--overwrite")
     assert before == {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()}
+
+
+def test_a_run_of_one_step_learns(csv_file, model_folder, tmp_path):
+    """Case R8: the last executed step has a rate above zero, also where it is the only one."""
+    start = load_classifier(model_folder, 2, "linear", labels=["bad", "good"], seed=42, say=lambda line: None)
+    run(csv_file, model_folder, tmp_path / "run", "--limit", 8, "--epochs", 1, "--batch-size", 16)
+    assert not torch.equal(weights(tmp_path / "run")["head.classifier.weight"], start.head.classifier.weight)
+
+
+def test_a_run_that_answers_with_one_class_says_so(csv_file, model_folder, tmp_path, capsys):
+    """Case R11."""
+    run(csv_file, model_folder, tmp_path / "run", "--lr", 0.5, "--max-grad-norm", 100, "--warmup-ratio", 0, "--epochs", 1)
+    assert "WARNING     seed 42: every validation text gets the label" in capsys.readouterr().out
+
+
+def test_config_values_are_checked_like_typed_ones(csv_file, model_folder, tmp_path):
+    for flags, words in (({"lr": "abc"}, "--lr"), ({"seeds": 5.5}, "--seeds"), ({"truncate": "middle"}, "--truncate"), ({"batch_size": 1.5}, "--batch-size"),
+                         ({"seeds": ["a"]}, "--seeds"), ({"nonsense": 1}, "no readable `flags`")):
+        (tmp_path / "c.json").write_text(json.dumps({"flags": flags}))
+        with pytest.raises(UserError) as e:
+            run(csv_file, model_folder, tmp_path / "run", "--config", tmp_path / "c.json")
+        assert words in str(e.value) and "c.json" in str(e.value)
+    (tmp_path / "c.json").write_text(json.dumps({"flags": {}}))
+    assert run(csv_file, model_folder, tmp_path / "run", "--config", tmp_path / "c.json", "--epochs", 1) == 0
+
+
+def test_overwriting_another_kind_of_run_is_refused(csv_file, model_folder, tmp_path):
+    """What would be left of the old one would be read as part of the new one."""
+    run(csv_file, model_folder, tmp_path / "one", "--epochs", 1)
+    with pytest.raises(UserError, match="holds a single run"):
+        run(csv_file, model_folder, tmp_path / "one", "--overwrite", "--seeds", 1, 2)
+    run(csv_file, model_folder, tmp_path / "many", "--epochs", 1, "--seeds", 1, 2)
+    with pytest.raises(UserError, match="also holds seed-2"):
+        run(csv_file, model_folder, tmp_path / "many", "--overwrite", "--seeds", 1, 3)
+    with pytest.raises(UserError, match="holds a family"):
+        run(csv_file, model_folder, tmp_path / "many", "--overwrite")
 
 
 def test_a_skipped_step_advances_nothing(csv_file, model_folder, tmp_path, monkeypatch):
@@ -478,13 +522,14 @@ def test_150_classes_of_three_rows(model_folder, tmp_path):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["id2label"]["149"] == "class 149"
 
 
-def test_tuned_threshold_and_balanced_sampler(model_folder, tmp_path):
+def test_tuned_threshold_and_balanced_sampler(model_folder, tmp_path, monkeypatch):
     rows = [(t, "rare" if i % 8 == 0 else "usual") for i, (t, _) in enumerate(sentences(160))]
     path = write_rows(tmp_path / "rare.csv", rows)
     run(path, model_folder, tmp_path / "run", "--sampler", "balanced", "--tune-threshold", "--epochs", 1)
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     assert info["decision_threshold"]["label"] == "usual" and 0 <= info["decision_threshold"]["value"] <= 1
     with pytest.raises(UserError, match="for two classes"):
+        monkeypatch.setattr(train, "fit", None)  # refused before any training
         three = write_rows(tmp_path / "three.csv", [(t, "abc"[i % 3]) for i, (t, _) in enumerate(sentences(60))])
         run(three, model_folder, tmp_path / "three", "--tune-threshold", "--epochs", 1)
 
