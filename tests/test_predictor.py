@@ -115,13 +115,13 @@ def test_decision_threshold_moves_the_binary_choice(tmp_path):
 
 def test_multi_label_thresholds_and_empty_sets(tmp_path):
     labels = ("acting", "plot", "music")
-    predictor = Predictor(make_run(tmp_path / "run", labels, True, thresholds={"acting": 0.0, "plot": 1.1, "music": 0.5}))
+    predictor = Predictor(make_run(tmp_path / "run", labels, True, thresholds={"acting": 0.0, "plot": 1.0, "music": 0.5}))
     answers = predictor.predict(TEXTS)
     for answer, row in zip(answers, predictor.probabilities(TEXTS)):
         assert set(answer) == {"labels", "scores", "thresholds"}
         assert "acting" in answer["labels"] and "plot" not in answer["labels"]
         assert ("music" in answer["labels"]) == (row[2] >= 0.5)
-    none = Predictor(make_run(tmp_path / "none", labels, True, thresholds=dict.fromkeys(labels, 1.1)))
+    none = Predictor(make_run(tmp_path / "none", labels, True, thresholds=dict.fromkeys(labels, 1.0)))
     assert [a["labels"] for a in none.predict(TEXTS)] == [[]] * len(TEXTS)  # an empty set is a legal answer
 
 
