@@ -56,12 +56,12 @@ BLAME = _any(*_stems(_BLAME))
 SARCASM = re.compile("|".join([
     r"\b(?:yeah|yes|right|oh|ah|wow|sure|gee|well),? (?:right|sure|so|how|great|joy|yes|no|because|the famous|just what|another|"
     r"terribly|call it|it['’]s)\b",
-    r"(?:^|[.!?,] )(?:sure|right|yes), ", r", (?:sure|right)[,.?]", r"\bas if\b(?!.{0,3}it)", r"\b(?:in what|in which) (?:universe|world)",
+    r"(?:^|[.!?,] )(?:sure|right), ", r", (?:sure|right)[,.?]", r"\bas if\b(?!.{0,3}it)", r"\b(?:in what|in which) (?:universe|world)",
     r"\b(?:my foot|pull the other one|pigs (?:can|might) fly|slow clap|tell me (?:again|another)|thanks for (?:nothing|asking))\b",
     r"\bthen (?:i am|i['’]m|\w+ \w+ is) (?:an?|the)\b", r"\b(?:and|,) (?:of course )?i(?: am|['’]m) (?:an?|the) \w+[.!]",
     r"\bfunny, that\b", r"\bhow (?:very|original|thoughtful|kind|refreshing|generous)\b", r"\b(?:of course|clearly|obviously|"
     r"apparently|congratulations)\b(?=.{0,60}\b(?:of course|must be why|which must|will tell you|now means|to whoever)\b)",
-    r"\bexactly what .{1,30} need", r"\bwhat (?:a (?:treat|surprise|shock|gift|bargain)|could be more)\b(?=.{0,60}[.!?])",
+    r"\bexactly what .{1,30} need", r"\bwhat (?:a (?:surprise|shock|gift|bargain)|could be more)\b(?=.{0,60}[.!?])",
     r"\bif (?:you (?:like|love|enjoy) (?:watching paint|being)|your idea of|by that you mean)\b", r"\bnothing says\b",
     r"\bcure for insomnia\b", r"\bonly if you mean\b", r"\bin the sense that\b", r"\bthe way .{3,30} is\b", r"\bis the new word for\b",
 ]), re.IGNORECASE)

@@ -128,8 +128,10 @@ def _lines(rows: Rows, hypotheses: list[Hypothesis], figures: dict[str, Any], tr
     named = [h for h in hypotheses if h.named]
     tested = sum(h.p_value is not None for h in hypotheses)
     lines.append(f"Failure modes named: {len(named)} of {tested + 1} examined" + (":" if named else "."))
-    for h in named:
-        lines += [f"  {h.name}: {_rates(h)}", f"    next: {h.next}"]
+    for h, before in zip(named, [None, *named]):
+        lines.append(f"  {h.name}: {_rates(h)}")
+        if before is None or before.next != h.next:  # words in a row have the same advice
+            lines.append(f"    next: {h.next}")
     lines += [f"  skipped {reason}" for reason in figures["skipped"]]
     if train_note:
         lines.append(train_note)

@@ -190,11 +190,11 @@ class Rows:
         return np.where(self.wrong, np.where(mistakes, sure, 0).max(1, initial=0), sure.max(1, initial=0))
 
     def strata(self) -> np.ndarray:
-        """(n,) one number per (true label, quarter of length): rows between which errors may be exchanged."""
+        """(n,) one number per (true label, quarter of length, the longest in two): rows that may exchange errors."""
         label = np.zeros(len(self), np.int64) if self.multi_label else self.truth
         if len(self) < 100:  # quarters of a small split hold a handful of rows each: then the label alone
             return label
-        return label * 4 + np.searchsorted(np.quantile(self.lengths, [0.25, 0.5, 0.75]), self.lengths, side="left")
+        return label * 5 + np.searchsorted(np.quantile(self.lengths, [0.25, 0.5, 0.75, 0.9]), self.lengths, side="left")
 
 
 def look_at(predictor: Predictor, split: Split, probs: np.ndarray) -> Rows:
@@ -234,10 +234,16 @@ def with_truncation(predictor: Predictor, truncate: str) -> Predictor:
     return other
 
 
-def truncation(rows: Rows, predictor: Predictor, seed: int, quiet: bool, advice: str) -> tuple[list[Hypothesis], dict]:
+def cut_rows(rows: Rows, predictor: Predictor) -> np.ndarray:
+    """(n,) bool: texts that do not fit into --max-len. Windows (--truncate chunk) lose nothing."""
+    if predictor.truncate == "chunk":
+        return np.zeros(len(rows), bool)
+    return rows.lengths > predictor.tokenizer.room(predictor.max_len, predictor.takes_pairs)
+
+
+def truncation(rows: Rows, cut: np.ndarray, predictor: Predictor, seed: int, quiet: bool, advice: str
+               ) -> tuple[list[Hypothesis], dict]:
     """Did cutting cause errors? By association (cut rows among errors), and by experiment (cut them another way)."""
-    cut = rows.lengths > predictor.tokenizer.room(predictor.max_len, predictor.takes_pairs)
-    cut &= predictor.truncate != "chunk"  # windows lose nothing
     lost = {"right": "tail", "left": "head", "head+tail": "middle"}.get(predictor.truncate, "")
     figures: dict[str, Any] = {"truncate": predictor.truncate, "max_len": predictor.max_len, "cut": int(cut.sum()),
                                "cut_errors": int((cut & rows.wrong).sum()), "would_keep": {}}
@@ -484,11 +490,12 @@ def hypotheses_of(rows: Rows, vectorizer: Any, matrix: Any, predictor: Predictor
     english = looks_english(rows.texts)
     figures: dict[str, Any] = {"english": english, "skipped": []}
     advice = _length_advice(rows, predictor, length_info)
-    detectors, figures["truncation"] = truncation(rows, predictor, seed, quiet, advice)
+    cut = cut_rows(rows, predictor)
+    detectors, figures["truncation"] = truncation(rows, cut, predictor, seed, quiet, advice)
     if not rows.wrong.any() or rows.wrong.all():
         figures["skipped"].append("there is nothing to compare: every row is " + ("wrong" if rows.wrong.any() else "right"))
         return [], figures
-    strata = rows.strata()
+    strata = rows.strata() * 2 + cut  # nor is a word blamed for standing in texts that were cut
     properties = _properties(rows, english, conflicts(rows, train, matrix, vectorizer, seed))
     detectors += [_hypothesis(name, meaning, next, "detector", has, rows.wrong, strata)
                   for name, has, meaning, next in properties]
