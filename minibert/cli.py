@@ -134,6 +134,9 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
         status = 2
     except Interrupted as e:
         print(f"interrupted: {e}", file=sys.stderr)
+        if rank is not None:  # leaving this block frees what still holds the ended process group, which may wait for ever
+            sys.stdout.flush(), sys.stderr.flush()
+            os._exit(130)
         status = 130
     except KeyboardInterrupt:
         print("interrupted: every file that was written is whole.", file=sys.stderr)

@@ -55,7 +55,13 @@ def start(arguments, log, setup=lambda: None):
 
 
 def end(pid):
-    """Exit status, or minus the signal that killed it."""
+    """Exit status, or minus the signal that killed it: 9 after five minutes, so that a hang is a failure and not a hang."""
+    for _ in range(30000):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
