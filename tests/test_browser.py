@@ -263,7 +263,7 @@ def test_dark_and_light_are_readable(page, scheme):
 
 
 def test_a_multi_label_model_shows_its_set_and_thresholds(browser, tmp_path):
-    run = make_run(tmp_path / "run", ("acting", "plot", "music"), True, thresholds={"acting": 0.0, "plot": 0.0, "music": 1.1})
+    run = make_run(tmp_path / "run", ("acting", "plot", "music"), True, thresholds={"acting": 0.0, "plot": 0.0, "music": 1.0})
     with local_server(Predictor(run)) as server:
         browser.open(f"http://127.0.0.1:{server.port}/")
         browser.wait("document.getElementById('model').textContent.includes('acting')")
