@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .cli import UserError
-from .model import Classifier
+from .model import Classifier, init_weights
 
 
 def depth_of(name: str, num_hidden_layers: int) -> int:
@@ -90,15 +90,8 @@ def reinit_layers(model: Classifier, top: int, seed: int) -> None:
     parts = list(model.encoder.layers[layers - top:])
     if getattr(model.encoder, "pooler", None) is not None and model.head_type == "native":
         parts.append(model.encoder.pooler)
-    with torch.no_grad():
-        for part in parts:
-            for m in part.modules():
-                if isinstance(m, nn.Linear):
-                    m.weight.normal_(0.0, model.config.initializer_range, generator=generator)
-                    m.bias.zero_()
-                elif isinstance(m, nn.LayerNorm):
-                    m.weight.fill_(1.0)
-                    m.bias.zero_()
+    for part in parts:
+        init_weights(part, model.config.initializer_range, generator)
 
 
 def make_optimizer(groups: list[dict], device: torch.device) -> torch.optim.AdamW:
