@@ -445,6 +445,14 @@ def warm_up(predictor: Predictor) -> None:
         raise UserError(f"{predictor.name}: {e}") from None
 
 
+def stop(server: Server, service: Service) -> bool:
+    """Take nothing more and finish what is in flight; whether that was done within --shutdown-seconds."""
+    until = time.monotonic() + service.flags.shutdown_seconds
+    service.stopping = True
+    finished = server.stop(service.flags.shutdown_seconds)
+    return service.batcher.stop(max(0.0, until - time.monotonic())) and finished
+
+
 def main(argv: Sequence[str]) -> int:
     p = cli.parser(Flags, "serve.py", "Serve a trained run, or a published classifier, over HTTP.")
     p.add_argument("run", metavar="RUN_OR_MODEL", help="a run folder, or a published classifier's name or folder")
@@ -454,14 +462,12 @@ def main(argv: Sequence[str]) -> int:
     flags.check()
     allow_open_files(flags)
 
-    asked_to_stop = threading.Event()
     signals = []
 
     def on_signal(number: int, frame: Any) -> None:
         signals.append(number)
         if len(signals) > 1:  # asked twice: do not wait for anyone
             os._exit(0)
-        asked_to_stop.set()
 
     service: Service | None = None
     with bind(flags, lambda: service) as server:
@@ -485,12 +491,15 @@ def main(argv: Sequence[str]) -> int:
         host = f"[{host}]" if ":" in host else host
         print(f"minibert: serving {predictor.name} ({len(predictor.labels)} labels, {predictor.device}, "
               f"{predictor.precision}) at http://{host}:{port}/", flush=True)
-        asked_to_stop.wait()
-        until = time.monotonic() + flags.shutdown_seconds
-        service.stopping = True
-        finished = server.stop(flags.shutdown_seconds)
-        finished = service.batcher.stop(max(0.0, until - time.monotonic())) and finished
-    if not finished:  # a thread still inside the model must not meet the interpreter's end
+        # Python runs its signal handlers on this thread, but the system may hand the signal to any other, which does
+        # not wake this one: so it never sleeps for long.
+        while not signals:
+            time.sleep(0.1)
+        finished: list[bool] = []
+        threading.Thread(target=lambda: finished.append(stop(server, service)), name="stop", daemon=True).start()
+        while not finished:
+            time.sleep(0.1)
+    if not finished[0]:  # a thread still inside the model must not meet the interpreter's end
         log("minibert: stopped before every request in flight was answered.")
         os._exit(0)
     return 0
