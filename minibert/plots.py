@@ -69,8 +69,8 @@ def confusion_matrix(path: str | os.PathLike, cm: Sequence[Sequence[int]], label
         image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
         axis.set_xticks(range(k), names, rotation=0 if k <= 4 and max(map(len, names)) <= 9 else 90, fontsize=font)
         axis.set_yticks(range(k), names, fontsize=font)
-        axis.set_xlabel("prediction")
-        axis.set_ylabel("truth")
+        axis.set_xlabel("prediction (columns)")
+        axis.set_ylabel("truth (rows)")
         if k <= NUMBERS_UP_TO:
             for t, p in np.ndindex(k, k):
                 axis.text(p, t, f"{cm[t, p]:,}", ha="center", va="center", fontsize=font,

@@ -52,7 +52,7 @@ def test_confusion_matrix_labels_do_not_overlap(tmp_path, drawn, names):
     for which in ("x", "y", "inside"):
         assert len(drawn[which][0]) == (k if which != "inside" else k * k * (k <= plots.NUMBERS_UP_TO))
         assert none_overlap(drawn[which][0]), which
-    assert drawn["titles"][0] == ("prediction", "truth")  # case E3: both axes say what they are
+    assert drawn["titles"][0] == ("prediction (columns)", "truth (rows)")  # case E3: both axes say what they are
     assert len(set(drawn["names"])) == k  # shortened names stay apart
 
 
