@@ -17,7 +17,9 @@ import csv
 import io
 import random
 import re
+import sys
 from pathlib import Path
+from typing import Callable
 
 SPLITS = ("train", "val", "test")
 SLOT = re.compile(r"\{([^{}]+)\}")
@@ -107,10 +109,33 @@ def tidy(text: str) -> str:
     return re.sub(r"(^|[.!?] |[.!?]\" )([\"(]?)([a-z])", lambda m: m.group(1) + m.group(2) + m.group(3).upper(), text)
 
 
-def write_csv(path: Path, header: list[str], rows: list[list[str]]) -> None:
-    """UTF-8, "\\n" line ends on every system: the bytes are part of the contract."""
+class Corpus:
+    """The rows of a data set while it is written: every text once, and the frames that each split used."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[str]] = []
+        self.frames: dict[str, set[str]] = {split: set() for split in SPLITS}
+        self._texts: set[str] = set()
+
+    def add(self, split: str, write: Callable[[], tuple[str, set[str], list[str]]]) -> None:
+        """One row of `write()`, which gives (text, frames, the other cells), again until its text is new."""
+        while True:
+            text, used, cells = write()
+            key = re.sub(r"\W+", " ", text.lower())  # whatever the casing and the marks
+            if key not in self._texts:
+                break
+        self._texts.add(key)
+        self.frames[split] |= used
+        self.rows.append([text, *cells])
+
+
+def main(name: str, header: list[str], rows: list[list[str]]) -> None:
+    """Write `rows` to data/NAME.csv, or to the path on the command line. UTF-8, "\n" line ends on every system: the
+    bytes are part of the contract."""
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / f"{name}.csv")
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
     path.write_bytes(buffer.getvalue().encode("utf-8"))
+    print(f"{path.name}: {len(rows):,} rows, {path.stat().st_size:,} bytes")

@@ -9,12 +9,11 @@ Pure standard library, one seed, the same bytes on every machine. See data/READM
 from __future__ import annotations
 
 import random
-import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from grammar import SPLITS, Writer, deal, tidy, write_csv  # noqa: E402
+from grammar import SPLITS, Corpus, Writer, deal, main, tidy  # noqa: E402
 
 SEED = 13
 SIZES = {"train": 4000, "val": 800, "test": 1200}
@@ -153,32 +152,19 @@ def write_row(rng: random.Random, split: str, labels: list[str]) -> tuple[str, s
 
 def generate(seed: int = SEED) -> tuple[list[list[str]], dict[str, set[str]]]:
     """All rows (text, labels, split) and the frames each split used."""
-    rng = random.Random(seed)
-    rows: list[list[str]] = []
-    frames: dict[str, set[str]] = {split: set() for split in SPLITS}
-    texts: set[str] = set()
+    rng, corpus = random.Random(seed), Corpus()
+
+    def row(split: str, k: int) -> tuple[str, set[str], list[str]]:
+        labels = sorted(rng.sample(LABELS, k))
+        return *write_row(rng, split, labels), ["|".join(labels), split]
+
     for split in SPLITS:
         counts = [k for k, share in SHARES.items() for _ in range(round(share * SIZES[split]))]
         rng.shuffle(counts)
         for k in counts:
-            while True:  # no text twice in the whole file
-                labels = sorted(rng.sample(LABELS, k))
-                text, used = write_row(rng, split, labels)
-                key = re.sub(r"\W+", " ", text.lower())
-                if key not in texts:
-                    break
-            texts.add(key)
-            frames[split] |= used
-            rows.append([text, "|".join(labels), split])
-    return rows, frames
-
-
-def main() -> None:
-    rows, _ = generate()
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / "aspects.csv")
-    write_csv(path, ["text", "labels", "split"], rows)
-    print(f"{path.name}: {len(rows):,} rows, {path.stat().st_size:,} bytes")
+            corpus.add(split, lambda: row(split, k))
+    return corpus.rows, corpus.frames
 
 
 if __name__ == "__main__":
-    main()
+    main("aspects", ["text", "labels", "split"], generate()[0])

@@ -8,12 +8,11 @@ frames alone give the label away: what decides is which word stands where.
 from __future__ import annotations
 
 import random
-import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from grammar import SPLITS, Writer, deal, tidy, write_csv  # noqa: E402
+from grammar import SPLITS, Corpus, Writer, deal, main, tidy  # noqa: E402
 
 SEED = 7
 SIZES = {"train": 24000, "val": 1500, "test": 2500}
@@ -722,33 +721,16 @@ def plan(size: int) -> list[tuple[str, int]]:
 
 def generate(seed: int = SEED) -> tuple[list[list[str]], dict[str, set[str]]]:
     """All rows (text, label, split, phenomenon, clean_label) and the frames each split used."""
-    rng = random.Random(seed)
-    rows: list[list[str]] = []
-    frames: dict[str, set[str]] = {split: set() for split in SPLITS}
-    texts: set[str] = set()
+    rng, corpus = random.Random(seed), Corpus()
     for split in SPLITS:
         planned = plan(SIZES[split])
         rng.shuffle(planned)
         wrong = set(rng.sample(range(len(planned)), round(WRONG_LABELS * len(planned))))
         for i, (phenomenon, label) in enumerate(planned):
-            while True:  # no text twice, in whatever casing, in the whole file
-                text, used = write_row(rng, split, phenomenon, label)
-                key = re.sub(r"\W+", " ", text.lower())
-                if key not in texts:
-                    break
-            texts.add(key)
-            frames[split] |= used
             shown = 1 - label if i in wrong else label
-            rows.append([text, LABELS[shown], split, phenomenon, LABELS[label]])
-    return rows, frames
-
-
-def main() -> None:
-    rows, _ = generate()
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / "reviews.csv")
-    write_csv(path, ["text", "label", "split", "phenomenon", "clean_label"], rows)
-    print(f"{path.name}: {len(rows):,} rows, {path.stat().st_size:,} bytes")
+            corpus.add(split, lambda: (*write_row(rng, split, phenomenon, label), [LABELS[shown], split, phenomenon, LABELS[label]]))
+    return corpus.rows, corpus.frames
 
 
 if __name__ == "__main__":
-    main()
+    main("reviews", ["text", "label", "split", "phenomenon", "clean_label"], generate()[0])

@@ -8,12 +8,11 @@ Pure standard library, one seed, the same bytes on every machine. See data/READM
 from __future__ import annotations
 
 import random
-import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from grammar import SPLITS, Writer, deal, tidy, write_csv  # noqa: E402
+from grammar import SPLITS, Corpus, Writer, deal, main, tidy  # noqa: E402
 
 SEED = 11
 SIZES = {"train": 4000, "val": 1000, "test": 1000}
@@ -176,32 +175,15 @@ def write_row(rng: random.Random, split: str, label: str) -> tuple[str, set[str]
 
 def generate(seed: int = SEED) -> tuple[list[list[str]], dict[str, set[str]]]:
     """All rows (text, label, split) and the frames each split used."""
-    rng = random.Random(seed)
-    rows: list[list[str]] = []
-    frames: dict[str, set[str]] = {split: set() for split in SPLITS}
-    texts: set[str] = set()
+    rng, corpus = random.Random(seed), Corpus()
     for split in SPLITS:
         urgent = round(SIZES[split] * URGENT_SHARE)
         labels = ["urgent"] * urgent + ["routine"] * (SIZES[split] - urgent)
         rng.shuffle(labels)
         for label in labels:
-            while True:  # no text twice in the whole file
-                text, used = write_row(rng, split, label)
-                key = re.sub(r"\W+", " ", text.lower())
-                if key not in texts:
-                    break
-            texts.add(key)
-            frames[split] |= used
-            rows.append([text, label, split])
-    return rows, frames
-
-
-def main() -> None:
-    rows, _ = generate()
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / "tickets.csv")
-    write_csv(path, ["text", "label", "split"], rows)
-    print(f"{path.name}: {len(rows):,} rows, {path.stat().st_size:,} bytes")
+            corpus.add(split, lambda: (*write_row(rng, split, label), [label, split]))
+    return corpus.rows, corpus.frames
 
 
 if __name__ == "__main__":
-    main()
+    main("tickets", ["text", "label", "split"], generate()[0])
