@@ -10,24 +10,25 @@ Read it from `main`: which of these is asked for; then `evaluate`: predict, coun
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
-from minibert import attention, baselines, behaviour, checkpoint, cli, data, errors, ledger, metrics, plots, report
+from minibert import attention, baselines, behaviour, checkpoint, cli, data, errors, ledger, metrics, plots, report, sources
 from minibert.checkpoint import Run
 from minibert.cli import UserError, flag
 from minibert.data import Dataset, Split
 from minibert.files import read_json, write_atomic, write_csv, write_json
 from minibert.predictor import Predictor, best_seed, say_on_stderr
 
-ERROR_COLUMNS = ["row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
+ERROR_COLUMNS = ["split", "row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
 MOST_SLICES = 50
 
 
@@ -44,7 +45,8 @@ class Flags:
     data: str = flag(None, "score this labelled .csv, .tsv or .jsonl instead, and measure its drift from the training data",
                      metavar="FILE")
     slice_col: str = flag(None, "every figure also by the values of this column of the data", metavar="COL")
-    label_errors: bool = flag(False, "also look for wrong labels among the training rows (refits a quick model)")
+    label_errors: bool = flag(False, "also look for wrong labels among the training rows: 5 refits of a bag of words (TF-IDF + logistic "
+                              "regression), because 5 of the run's own model would cost 5 trainings; it cannot read word order")
     learning_curve: bool = flag(False, "would more labels help? the floors by number of training rows, on validation")
     read_by: str = flag(None, "who read the 25 mistakes of the report; signs it without another look", metavar="NAME")
     table: bool = flag(False, "print the runs' saved figures as a Markdown table; no test row is read")
@@ -62,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     if flags.inspect is None and (flags.inspect_pair is not None or flags.layer is not None):
         raise UserError("--inspect-pair and --layer go with --inspect \"a text\".")
     families = [Family.load(f) for f in dict.fromkeys(folders)]
-    if flags.read_by and not all(f.saved("test") for f in families):
+    if flags.read_by and not all(f.reported() for f in families):
         raise UserError("--read-by signs a report that was read: run evaluate.py first, read the mistakes in report.md, then sign.")
     if flags.table:
         print_table(families)
@@ -70,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
         inspect(families, flags)
     elif flags.learning_curve:
         learning_curve(families, flags)
-    elif flags.read_by and not flags.again and flags.split == "test" and not flags.data and all(f.saved("test") for f in families):
+    elif flags.read_by and not flags.again and flags.split == "test" and not flags.data:
         sign(families, flags.read_by)
     else:
         evaluate(families, flags)
@@ -101,6 +103,11 @@ class Family:
     def saved(self, key: str) -> dict[str, Any] | None:
         """A block of the folder's metrics.json, None where there is none yet."""
         return read_figures(self.folder).get(key)
+
+    def reported(self) -> bool:
+        """Whether the test set was looked at and the report on it written."""
+        figures = self.saved("test")
+        return figures is not None and "unfinished" not in figures
 
 
 def read_figures(folder: Path) -> dict[str, dict]:
@@ -135,8 +142,18 @@ class Bench:
     floors: dict[str, tuple] = field(default_factory=dict)
 
     def dataset(self, run: Run) -> Dataset:
-        """The run's data with the splits it was trained on. Raises UserError if they changed since."""
-        flags = run.info["flags"]
+        """The run's data with the splits it was trained on. Raises UserError if they changed since, or are gone."""
+        mistakes = []
+        for path in places_of(run, "data"):
+            try:
+                return self._dataset_at(path, run)
+            except UserError as e:
+                mistakes.append(e)
+        raise mistakes[0]
+
+    def _dataset_at(self, path: str, run: Run) -> Dataset:
+        corrections = places_of(run, "corrections")[0] if run.info["flags"]["corrections"] else None
+        flags = {**run.info["flags"], "data": path, "corrections": corrections}
         keys = ("data", "text_col", "label_col", "multi_label", "split_seed", "corrections", "limit")
         key = repr([flags[k] for k in keys])
         if key not in self.datasets:
@@ -146,8 +163,8 @@ class Bench:
             split = getattr(dataset, name)
             now = None if split is None else split.fingerprint()
             if now != run.info["data"]["fingerprint"][name]:
-                raise UserError(f"the {name} rows of --data {flags['data']} are not the ones {run.folder} was trained with: the "
-                                "data changed since. Put the old file back, or score the new one with --data FILE.")
+                raise UserError(f"the {name} rows of {path} are not the ones {run.folder} was trained with: the data changed "
+                                "since. Put the old file back, or score the new one with --data FILE.")
         return dataset
 
     def floors_on(self, train: Split, split: Split, labels: list[str], multi_label: bool) -> tuple[dict, dict]:
@@ -157,6 +174,24 @@ class Bench:
             self.floors[key] = baselines.floors(data.joined_texts(train), train.labels, data.joined_texts(split), split.labels,
                                                 labels, multi_label, quiet=self.flags.quiet)
         return self.floors[key]
+
+
+def places_of(run: Run, name: str) -> list[str]:
+    """Where the file behind a flag of training may be: as it was typed, seen from here, and where that led to then.
+
+    Raises UserError where it is neither here nor there.
+    """
+    typed = run.info["flags"][name]
+    if name == "data" and typed in sources.NAMES:
+        return [typed]
+    then = (run.info["data"].get("paths") or {}).get(name)
+    found = [path for path in dict.fromkeys((typed, then)) if path and os.path.exists(path)]
+    if not found:
+        raise UserError(f"{run.folder} was trained with --{name} {typed}, which is not there any more"
+                        + (f" (it was {then})" if then and then != typed else "")
+                        + ": put it back, or start evaluate.py in the folder where train.py was started"
+                        + ("; a labelled file of its own can be scored with --data FILE." if name == "data" else "."))
+    return found
 
 
 def data_of_training(flags: dict[str, Any], quiet: bool) -> Dataset:
@@ -190,13 +225,55 @@ def evaluate(families: list[Family], flags: Flags) -> None:
             check_comparable(Family.load(Path(flags.compare)), family, flags)
     scored = [(family, split, dataset, [predict(run, split, flags, keep=run is family.best) for run in family.runs])
               for family, split, dataset in jobs]
-    if flags.split == "test" or flags.data:
-        for fingerprint in fingerprints:
-            fingerprints[fingerprint] = ledger.record(fingerprint, [str(f.folder) for f in families])
-    for family, split, dataset, predictions in scored:
-        write_report(family, split, dataset, predictions, fingerprints[split.fingerprint()], bench)
+    plain = [plain_figures(family, split, predictions, flags) for family, split, _, predictions in scored]
+    said: list[str] = []
+    with look_accounted_for(families, flags) as kept:
+        if flags.split == "test" or flags.data:
+            for fingerprint in fingerprints:
+                fingerprints[fingerprint] = ledger.record(fingerprint, [str(f.folder) for f in families])
+        for (family, split, _, _), figures in zip(scored, plain):
+            figures["looks"] = fingerprints[split.fingerprint()]
+            out, source = place(family.folder, flags)
+            save_figures(out, source, {**figures, "unfinished": "the analysis did not end; report.md is not of these figures"})
+            kept.append(out / "metrics.json")
+        for (family, split, dataset, predictions), figures in zip(scored, plain):
+            said += write_report(family, split, dataset, predictions, figures, bench)
+    print(*said, sep="\n")
     if len(families) > 1 and flags.split == "test" and not flags.data:
         print_table(families)
+
+
+def plain_figures(family: Family, split: Split, predictions: list[Prediction], flags: Flags) -> dict[str, Any]:
+    """What is known from the predictions alone: kept as soon as the look is counted, whatever happens to the analysis."""
+    best = next(p for p in predictions if p.run is family.best)
+    figures = {**best.summary(split), "baselines": {}, "source": place(family.folder, flags)[1],
+               "data": flags.data or best.run.info["data"]["name"], "run_json": str(best.run.folder / "run.json"),
+               "read_by": flags.read_by or (family.saved("test") or {}).get("read_by")}
+    return figures | ({"seeds": over_seeds(predictions, split, best)} if len(predictions) > 1 else {})
+
+
+@contextlib.contextmanager
+def look_accounted_for(families: list[Family], flags: Flags) -> Iterator[list[Path]]:
+    """Between counting a look and the end of its report: whatever ends the program says so, and where the figures are.
+
+    The block is given a list, for the files in which figures were kept.
+    """
+    kept: list[Path] = []
+    try:
+        yield kept
+    except BaseException as e:
+        if flags.split == "val" and not flags.data:
+            raise
+        where = f"the figures without floors and errors are in {', '.join(map(str, kept))}" if kept else ""
+        if len(kept) < len(families):
+            where += (", " if kept else "") + f"the figures of {', '.join(str(f.folder) for f in families[len(kept):])} were not written"
+        words = f"the look at the test set was counted; {where}, and the report was not finished (--again makes it, as a further look)"
+        if isinstance(e, KeyboardInterrupt):
+            raise cli.Interrupted(words + ".") from None
+        if isinstance(e, UserError):
+            raise UserError(f"{str(e).rstrip('.')}; {words}.") from e
+        e.add_note(words + ".")  # printed below the traceback
+        raise
 
 
 def rows_to_score(family: Family, bench: Bench) -> tuple[Split, Dataset | None]:
@@ -275,23 +352,20 @@ def summary(truth: np.ndarray, probs: np.ndarray, predicted: np.ndarray, info: d
 
 # ── what is measured ─────────────────────────────────────────────────────────────────────────────────────────────
 
-def write_report(family: Family, split: Split, dataset: Dataset | None, predictions: list[Prediction], looks: int | None,
-                 bench: Bench) -> None:
-    """Measure one family on its rows and write everything: metrics.json, report.md, errors.csv, pictures."""
+def write_report(family: Family, split: Split, dataset: Dataset | None, predictions: list[Prediction], plain: dict[str, Any],
+                 bench: Bench) -> list[str]:
+    """Measure one family on its rows, write everything (metrics.json, report.md, errors.csv, pictures), return the short of it."""
     flags = bench.flags
     best = next(p for p in predictions if p.run is family.best)
     out, source = place(family.folder, flags)
-    figures = measure(best, split, dataset, bench)
-    figures |= {"source": source, "data": flags.data or best.run.info["data"]["name"], "looks": looks, "run_json":
-                str(best.run.folder / "run.json"), "read_by": flags.read_by or (family.saved("test") or {}).get("read_by")}
-    if len(predictions) > 1:
-        figures["seeds"] = over_seeds(predictions, split, best)
+    figures = plain | measure(best, split, plain, dataset, bench)
     if flags.compare:
         figures["compare"] = compare(best, split, flags)
     if (curve := family.saved("learning_curve")) is not None:
         figures["learning_curve"] = curve
     found = errors.analyse(best.predictor, split, best.probs, train=dataset.train if dataset else None,
-                           train_length_info=best.run.info["data"]["lengths"], label_errors=flags.label_errors, quiet=flags.quiet)
+                           train_length_info=best.run.info["data"]["lengths"], label_errors=flags.label_errors,
+                           split_name=source, quiet=flags.quiet)
     behaved = behaviour.run(best.predictor, split, quiet=flags.quiet)
     figures |= {"errors": found.figures, "behaviour": behaved.figures}
     pictures = draw(out, best, split, figures)
@@ -300,9 +374,9 @@ def write_report(family: Family, split: Split, dataset: Dataset | None, predicti
     write_atomic(out / "report.md", report.keep_attention(out / "report.md", text))
     save_figures(out, source, figures)
     for prediction in predictions if len(predictions) > 1 and source == "test" else []:
-        save_figures(prediction.run.folder, source, {**prediction.summary(split), "baselines": figures["baselines"], "looks": looks})
-    for line in [*report.lines(family.folder, figures), *found.lines, *behaved.lines, f"report      {out / 'report.md'}"]:
-        print(line)
+        save_figures(prediction.run.folder, source, {**prediction.summary(split), "baselines": figures["baselines"],
+                                                          "looks": figures["looks"]})
+    return [*report.lines(family.folder, figures), *found.lines, *behaved.lines, f"report      {out / 'report.md'}"]
 
 
 def place(folder: Path, flags: Flags) -> tuple[Path, str]:
@@ -317,13 +391,12 @@ def save_figures(folder: Path, key: str, figures: dict[str, Any]) -> None:
     write_json(folder / "metrics.json", {**read_figures(folder), key: figures})
 
 
-def measure(best: Prediction, split: Split, dataset: Dataset | None, bench: Bench) -> dict[str, Any]:
-    """Every figure of one model on one split, but for those that need another model or the errors' texts."""
+def measure(best: Prediction, split: Split, plain: dict[str, Any], dataset: Dataset | None, bench: Bench) -> dict[str, Any]:
+    """What comes to the `plain` figures of one model on one split, but for what needs another model or the errors' texts."""
     info, labels = best.run.info, best.run.info["labels"]
-    figures = best.summary(split)
     right, confidence = best.right(split), best.confidence()
-    figures |= {"baselines": {}, "against": {}, "coverage": metrics.coverage_curve(confidence, right),
-                "calibration": calibration(best, split, figures), **unusual_classes(figures), **stuck(best.run)}
+    figures = {"baselines": {}, "against": {}, "coverage": metrics.coverage_curve(confidence, right),
+                "calibration": calibration(best, split, plain), **unusual_classes(plain), **stuck(best.run)}
     figures["batch_difference"], figures["batch_tried"] = alone_against_batch(best.predictor, split)
     floor_probs: dict[str, np.ndarray] = {}
     if dataset is None:

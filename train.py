@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import minibert
-from minibert import baselines, checkpoint, cli, data, devices, metrics
+from minibert import baselines, checkpoint, cli, data, devices, metrics, sources
 from minibert.cli import UserError, flag
 from minibert.config import EncoderConfig
 from minibert.convert import load_classifier, save_classifier
@@ -125,10 +125,13 @@ def read_flags(argv: list[str]) -> Flags:
     names = {f.name for f in dataclasses.fields(Flags)}
     replayed: dict[str, Any] = {}
     if given.get("config"):
-        saved = read_json(given["config"], "run.json to replay")
-        saved = saved.get("flags") if isinstance(saved, dict) else None
+        record = read_json(given["config"], "run.json to replay")
+        saved = record.get("flags") if isinstance(record, dict) else None
         if not isinstance(saved, dict) or not saved.keys() <= names:
             raise UserError(f"--config {given['config']}: not a run.json of this version (no readable `flags` in it).")
+        paths = record["data"].get("paths") if isinstance(record.get("data"), dict) else None
+        for name in ("data", "corrections") if isinstance(paths, dict) else ():
+            saved[name] = sources.found_again(saved.get(name), paths.get(name))  # a relative path, replayed in another folder
         try:  # as if they were typed: types and choices are checked in one place
             replayed = cli.parse(parser, [word for k, v in saved.items() if v is not None and v is not False and k not in NOT_REPLAYED
                                           for word in as_words(k, v)])
@@ -254,6 +257,8 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
     task.record = {
         "name": dataset.name,
+        "paths": {"data": None if flags.data in sources.NAMES else os.path.abspath(flags.data),
+                  "corrections": os.path.abspath(flags.corrections) if flags.corrections else None},
         "fingerprint": {k: s.fingerprint() if s is not None else None for k, s in splits.items()},
         "n": {k: len(s) if s is not None else 0 for k, s in splits.items()},
         "label_counts": {name: int(c) for name, c in zip(dataset.labels, counts)},

@@ -316,19 +316,28 @@ def apply_corrections(dataset: Dataset, path: str | Path) -> str:
     """Put the `correction` column of an errors.csv in place of labels of train and validation; says what was done.
 
     A row is found by its text and its label. Test labels are never touched: correcting only what a model got wrong
-    would flatter it. Raises UserError for a correction that is no label, or a file without one.
+    would flatter it. Nor does what was read in a test row (column `split`) change a copy of it in training. Raises
+    UserError for a correction that is no label, or a file without one.
     """
     table = sources.read_table(path, ["text"], ["truth", "correction"])
     wanted: dict[tuple[str, str], np.ndarray | int] = {}
-    for line, text, truth, correction in zip(table.lines, *(table.columns[c] for c in ("text", "truth", "correction"))):
+    of_test = 0
+    splits = table.columns.get("split", [""] * len(table))
+    for line, split_name, text, truth, correction in zip(table.lines, splits, *(table.columns[c] for c in ("text", "truth", "correction"))):
         if not correction.strip():
             continue
         names = [n.strip() for n in correction.split("|") if n.strip()] if dataset.multi_label else [correction.strip()]
         if not set(names) <= set(dataset.labels):
             raise UserError(f"{path}, line {line}: the correction {correction[:60]!r} is no label of this data"
                             f"{cli.nearest(names[0], dataset.labels)}; the labels are {sources.some(dataset.labels)}.")
+        if split_name == "test":
+            of_test += 1
+            continue
         wanted[text, truth] = (np.isin(dataset.labels, names).astype(np.float32) if dataset.multi_label
                                else dataset.labels.index(names[0]))
+    if not wanted and of_test:
+        raise UserError(f"{path} corrects test rows only, whose labels stay as they are; correct rows of train or val: "
+                        "`evaluate.py RUN --label-errors` and `--split val` list suspect ones.")
     if not wanted:
         raise UserError(f"{path} holds no correction: write the right label into its `correction` column.")
     done, used = Counter(), set()
@@ -341,7 +350,8 @@ def apply_corrections(dataset: Dataset, path: str | Path) -> str:
                 done[key] += 1
                 used.add(at)
     return (f"corrections {done['training']:,} labels of training and {done['validation']:,} of validation replaced; "
-            f"{len(wanted) - len(used):,} of {len(wanted):,} corrections are for other rows (test labels stay as they are)")
+            f"{of_test + len(wanted) - len(used):,} of {of_test + len(wanted):,} corrections are for other rows (test labels "
+            "stay as they are)")
 
 
 # ---------------------------------------------------------------------------------------------- report

@@ -30,7 +30,7 @@ class ErrorReport:
     """What the error analysis found. `rows` are the errors as errors.csv takes them, most suspect label first."""
     lines: list[str]                  # short, for the terminal
     markdown: str                     # a section of report.md
-    rows: list[dict[str, Any]]        # row, text, truth, predicted, confidence, p_truth, suspicion, correction
+    rows: list[dict[str, Any]]        # split, row, text, truth, predicted, confidence, p_truth, suspicion, correction
     figures: dict[str, Any]           # metrics.json "errors"
     hypotheses: list[Hypothesis]      # all that were tested
     train_rows: list[dict[str, Any]]  # the same columns, suspect training rows (label_errors), else empty
@@ -42,13 +42,13 @@ class ErrorReport:
 
 
 def analyse(predictor: Predictor, split: Split, probs: np.ndarray, *, train: Split | None = None,
-            train_length_info: dict | None = None, label_errors: bool | Callable = False, seed: int = 0,
-            quiet: bool = True) -> ErrorReport:
+            train_length_info: dict | None = None, label_errors: bool | Callable = False, split_name: str = "test",
+            seed: int = 0, quiet: bool = True) -> ErrorReport:
     """Analyse a model's errors on a split.
 
     probs (n,C): the model's probabilities on `split`, after temperature. `train` lets texts that stand in training
     with another label be found, and is what `label_errors` examines: True for quick refits, or a `fit_predict` (see
-    `label_errors_train`) for refits of the real model. `train_length_info`: "lengths" of run.json. Costs at most half
+    `label_errors_train`) for refits of the real model. `train_length_info`: "lengths" of run.json. `split_name` stands in the rows of errors.csv. Costs at most half
     of what predicting the split did, plus some counting. Raises ValueError if sizes do not match.
     """
     rows = look_at(predictor, split, probs)
@@ -66,9 +66,12 @@ def analyse(predictor: Predictor, split: Split, probs: np.ndarray, *, train: Spl
         found = label_errors_train(train.texts, train.labels, len(rows.labels), pairs=train.pairs,
                                    fit_predict=label_errors if callable(label_errors) else None, seed=seed, quiet=quiet)
         train_rows = _train_rows(train, found, rows)
-        train_note = f"{int(found.suspect.sum())} of {len(train.texts)} training rows have a suspect label ({found.how})."
-        figures["train_label_errors"] = {"n": len(train.texts), "suspect": int(found.suspect.sum()), "how": found.how}
-    report = ErrorReport(_lines(rows, hypotheses, figures, train_note), "", _error_rows(rows, score), figures, hypotheses,
+        train_note = (f"{int(found.suspect.sum()):,} of {len(train):,} training rows have a suspect label ({found.how}; they agree "
+                      f"with {found.agreement:.1%} of the given labels). {found.caution}They are the `train` rows of errors.csv, "
+                      "most suspect first: read before you correct.")
+        figures["train_label_errors"] = {"n": len(train), "suspect": int(found.suspect.sum()), "how": found.how,
+                                         "agreement": found.agreement}
+    report = ErrorReport(_lines(rows, hypotheses, figures, train_note), "", _error_rows(rows, score, split_name), figures, hypotheses,
                          train_rows)
     report.markdown = _markdown(rows, report, train_note)
     return report
@@ -87,11 +90,11 @@ def confusions(rows: Rows, most: int = 10) -> list[dict[str, Any]]:
     return [{"truth": t, "predicted": p, "n": n, "share": n / total} for (t, p), n in count.most_common(most)]
 
 
-def _error_rows(rows: Rows, score: np.ndarray) -> list[dict[str, Any]]:
+def _error_rows(rows: Rows, score: np.ndarray, split_name: str) -> list[dict[str, Any]]:
     """The errors, most suspect label first."""
     errors = np.flatnonzero(rows.wrong)
     confidence = rows.confidence()
-    return [{"row": int(rows.ids[i]), "text": rows.text(i), "truth": rows.name(rows.truth, i),
+    return [{"split": split_name, "row": int(rows.ids[i]), "text": rows.text(i), "truth": rows.name(rows.truth, i),
              "predicted": rows.name(rows.predicted, i), "confidence": round(float(confidence[i]), 4),
              "p_truth": round(_p_truth(rows, i), 4), "suspicion": round(float(score[i]), 4), "correction": ""}
             for i in errors[np.argsort(-score[errors], kind="stable")]]
@@ -111,7 +114,7 @@ def _train_rows(train: Split, found: Any, rows: Rows) -> list[dict[str, Any]]:
     predicted = found.probs >= 0.5 if multi else found.probs.argmax(1)
     seen = Rows(train.texts, train.pairs, train.rows, rows.labels, multi, truth, predicted, found.probs, found.suspect,
                 np.zeros(0), np.zeros(0))
-    return _error_rows(seen, found.score)
+    return _error_rows(seen, found.score, "train")
 
 
 # ── in words ─────────────────────────────────────────────────────────────────────────────────────────────────────

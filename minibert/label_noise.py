@@ -67,6 +67,8 @@ class LabelErrors:
     probs: np.ndarray           # (n,C) out of fold
     order: np.ndarray
     how: str
+    agreement: float            # share of the given labels that the refits predict
+    caution: str                # what the reader must know about the model that was refitted, or ""
 
 
 def label_errors_train(texts: Sequence[str], labels: np.ndarray, num_labels: int, *, pairs: Sequence[str] | None = None,
@@ -84,7 +86,11 @@ def label_errors_train(texts: Sequence[str], labels: np.ndarray, num_labels: int
     truth = labels > 0.5 if labels.ndim == 2 else labels.astype(np.int64)
     folds = min(folds, len(texts))
     both = list(texts) if pairs is None else [f"{a} {b}" for a, b in zip(texts, pairs)]
-    how = "the model itself" if fit_predict else "TF-IDF + logistic regression"
+    how, caution = "the model itself", ""
+    if fit_predict is None:
+        how = "TF-IDF + logistic regression"
+        caution = (f"A bag of words was refitted because {folds} refits of the run's own model would cost {folds} trainings. It cannot "
+                   "read word order, so where order decides (negations, turns) it suspects labels that are right. ")
     fit_predict = fit_predict or (lambda train, held: _cheap_fit_predict(both, truth, num_labels, train, held))
     probs = np.zeros((len(texts), num_labels))
     fold_of = _folds([normalised(t) for t in both], truth, folds, seed)
@@ -93,8 +99,9 @@ def label_errors_train(texts: Sequence[str], labels: np.ndarray, num_labels: int
         if len(held):
             probs[held] = fit_predict(np.flatnonzero(fold_of != f), held)
     score = suspicion(probs, truth)
+    agree = ((probs >= 0.5) == truth).all(1) if truth.ndim == 2 else probs.argmax(1) == truth
     return LabelErrors(score, suspects(truth, probs), probs, np.argsort(-score, kind="stable"),
-                       f"{folds} refits of {how}, each row judged by the one that had not seen it")
+                       f"{folds} refits of {how}, each row judged by the one that had not seen it", float(agree.mean()), caution)
 
 
 def _folds(keys: list[str], truth: np.ndarray, folds: int, seed: int) -> np.ndarray:

@@ -42,6 +42,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("MINIBERT_CACHE") or Path.home() / ".cache" / "minibert").expanduser()
 
 
+def found_again(typed: str | None, then: str | None) -> str | None:
+    """A path as it was typed or, where that leads nowhere from here, as run.json says it led to `then`."""
+    lost = typed and typed not in NAMES and not os.path.exists(typed)
+    return then if lost and then and os.path.exists(then) else typed
+
+
 def read_source(spec: str | os.PathLike, text_cols: list[str], label_cols: list[str], *, multi_label: bool = False,
                 quiet: bool = False) -> tuple[str, dict[str, Table]]:
     """The tables behind `spec`: reviews, tickets, aspects, imdb, or the path of a file, folder or aclImdb archive.

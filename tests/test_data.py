@@ -508,6 +508,14 @@ def test_corrections_replace_train_and_val_labels_and_never_test_labels(tmp_path
     assert changed == ["pos"] and (d.test.labels == before).all() and "1 of 2 corrections are for other rows" in said
     with pytest.raises(UserError, match=r"line 2: the correction 'pso' is no label.*did you mean 'pos'"):
         data.apply_corrections(d, write(tmp_path / "errors.csv", errors.replace("neg,pos,pos", "neg,pos,pso")))
+    # what was read in a test row changes no copy of it in training
+    d = data.load_data(tmp_path)
+    marked = "split,text,truth,correction\ntest,film number 2,neg,pos\nval,film number 4,neg,pos\n"
+    said = data.apply_corrections(d, write(tmp_path / "errors.csv", marked))
+    label = {text: split.label_text(i) for split in (d.train, d.val) for i, text in enumerate(split.texts)}
+    assert (label["film number 2"], label["film number 4"]) == ("neg", "pos") and "1 of 2 corrections are for other rows" in said
+    with pytest.raises(UserError, match="corrects test rows only, whose labels stay as they are"):
+        data.apply_corrections(d, write(tmp_path / "errors.csv", marked.replace("\nval", "\ntest")))
     with pytest.raises(UserError, match="holds no correction"):
         data.apply_corrections(d, write(tmp_path / "errors.csv", "text,truth,correction\na,pos,\n"))
 

@@ -202,6 +202,56 @@ def test_the_ledger_itself(tmp_path, monkeypatch):
     assert ledger.record("abc", ["r3"]) == 4  # a damaged line is a look of unknown date, not a look forgotten
 
 
+# ── what ends the program after the look ─────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("fault, raised, words", [
+    (KeyboardInterrupt(), cli.Interrupted, "^the look at the test set was counted"),
+    (UserError("cannot write x: the disk is full."), UserError, "disk is full; the look at the test set was counted"),
+    (MemoryError("too much"), MemoryError, None)])
+def test_what_was_looked_at_is_kept_and_said(run, monkeypatch, fault, raised, words):
+    def fails(*_, **__):
+        raise fault
+    with monkeypatch.context() as patched, pytest.raises(raised, match=words) as e:
+        patched.setattr(evaluate.errors, "analyse", fails)
+        go(run)
+    closing = str(e.value) if words else e.value.__notes__[-1]
+    assert str(run / "metrics.json") in closing and "--again" in closing
+    kept = figures_of(run)
+    assert kept["looks"] == 1 and kept["n"] == 100 and "unfinished" in kept and not (run / "report.md").exists()
+    go("--table", run)  # they can be read
+    with pytest.raises(UserError, match="--read-by signs a report that was read"):  # but nobody can have read a report
+        go(run, "--read-by", "Ann")
+
+    with pytest.raises(UserError, match="looked at 1 time before"):
+        go(run)
+    go(run, "--again")
+    whole = figures_of(run)
+    assert whole["looks"] == 2 and "unfinished" not in whole
+    assert {k: whole[k] for k in ("accuracy", "macro_f1_ci95", "ece")} == {k: kept[k] for k in ("accuracy", "macro_f1_ci95", "ece")}
+
+
+def test_figures_that_could_not_be_kept_are_said_to_be_lost(run, family, tmp_path, monkeypatch):
+    other = Path(shutil.copytree(family / "seed-2", tmp_path / "other"))
+
+    def full(folder, *args, real=evaluate.save_figures):
+        if folder == other:
+            raise UserError("cannot write it: the disk is full.")
+        real(folder, *args)
+    monkeypatch.setattr(evaluate, "save_figures", full)
+    with pytest.raises(UserError, match="disk is full; the look at the test set was counted") as e:
+        go(run, other)
+    assert f"are in {run / 'metrics.json'}, the figures of {other} were not written" in str(e.value)
+    assert figures_of(run)["looks"] == 1 and "test" not in json.loads((other / "metrics.json").read_text())
+
+
+def test_an_interrupted_validation_says_nothing_of_a_look(run, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(evaluate.errors, "analyse", stop)
+    with pytest.raises(KeyboardInterrupt):
+        go(run, "--split", "val")
+
+
 # ── wrong labels: found, corrected, trained again, compared ──────────────────────────────────────────────────────
 
 def test_corrections_go_round(run, tmp_path, capsys):
@@ -210,6 +260,7 @@ def test_corrections_go_round(run, tmp_path, capsys):
         errors = list(csv.DictReader(f))
     figures = figures_of(run)
     on_test = round(100 * (1 - figures["accuracy"]))
+    assert all(e["split"] == "test" for e in errors[:on_test]) and all(e["split"] == "train" for e in errors[on_test:])
     suspects = errors[on_test:]  # after the test errors come the suspect training rows
     assert len(suspects) == figures["errors"]["train_label_errors"]["suspect"] > 0
     wrong = [e for e in suspects if (e["truth"] == "positive") != bool(set(GOOD) & set(e["text"].split()))]
@@ -315,13 +366,45 @@ def test_a_new_labelled_file_and_its_drift(run, tmp_path, capsys):
 
 def test_a_new_file_where_the_training_data_are_gone(run, tmp_path, capsys):
     info = json.loads((run / "run.json").read_text())
-    info["flags"]["data"] = str(tmp_path / "gone.csv")
+    info["flags"]["data"] = info["data"]["paths"]["data"] = str(tmp_path / "gone.csv")
     (run / "run.json").write_text(json.dumps(info))
     path = write_rows(tmp_path / "new.csv", [("great film", "positive"), ("dull film", "negative")], ("text", "label"))
     assert go(run, "--data", path) == 0
     assert "no floors" in capsys.readouterr().out
-    with pytest.raises(UserError, match="gone.csv"):
+    with pytest.raises(UserError, match="was trained with --data .*gone.csv, which is not there any more: put it back"):
         go(run)
+
+
+def test_data_given_by_a_relative_path_are_found_from_another_folder(family, tmp_path, monkeypatch):
+    """run.json keeps the path as typed, for replay, and beside it where it led."""
+    rows = [(f"text {i} is {'good' if i % 2 else 'bad'}", "ab"[i % 2], split) for split, n in (("train", 40), ("val", 10), ("test", 10))
+            for i in range(n)]
+    for name in ("home/work", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+    path = write_rows(tmp_path / "home" / "mine.csv", rows, ("text", "label", "split"))
+    write_rows(tmp_path / "home" / "fix.csv", [("text 0 is bad", "a", "b")], ("text", "truth", "correction"))
+    monkeypatch.chdir(tmp_path / "home" / "work")
+    assert train.main(["--data", "../mine.csv", "--corrections", "../fix.csv", "--epochs", "1", "--max-len", "16", "--quiet", "--out", "run"]) == 0
+    run = tmp_path / "home" / "work" / "run"
+    info = json.loads((run / "run.json").read_text())
+    assert info["flags"]["data"] == "../mine.csv" and info["data"]["paths"]["data"] == str(path)
+
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert go(run, "--split", "val") == 0
+    again = ["--config", str(run / "run.json"), "--quiet", "--out", "again"]
+    assert train.read_flags(again).data == str(path)  # a replay finds them, too
+    write_rows(tmp_path / "mine.csv", rows[:-1], ("text", "label", "split"))  # ../mine.csv from here: another file
+    assert go(run, "--split", "val") == 0
+    assert train.read_flags(again).data == "../mine.csv"  # but what a replay is told is what it reads
+    path.unlink()
+    (tmp_path / "mine.csv").unlink()
+    with pytest.raises(UserError, match=r"run was trained with --data \.\./mine\.csv, which is not there any more \(it was .*mine\.csv\)"):
+        go(run, "--split", "val")
+
+@pytest.mark.parametrize("record", [{}, {"data": []}, {"data": {"paths": 3}}, {"data": {"paths": {}}}])
+def test_a_record_without_usable_paths_is_replayed_as_typed(tmp_path, record):
+    (tmp_path / "run.json").write_text(json.dumps({"flags": {"data": "../x"}, **record}))
+    assert train.read_flags(["--config", str(tmp_path / "run.json")]).data == "../x"
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -332,9 +415,9 @@ def test_data_that_changed_since_training(run, tmp_path):
     for old, new, split in ((",positive,test,", ",negative,test,", "test"), (",positive,train,", ",negative,train,", "train")):
         path = tmp_path / "changed.csv"
         path.write_text(text.replace(old, new, 1))
-        info["flags"]["data"] = str(path)
+        info["flags"]["data"] = info["data"]["paths"]["data"] = str(path)
         (run / "run.json").write_text(json.dumps(info))
-        with pytest.raises(UserError, match=f"the {split} rows of --data .*changed since"):
+        with pytest.raises(UserError, match=f"the {split} rows of .*changed.csv are not the ones .* the data changed since"):
             go(run)
     assert not ledger.looks(info["data"]["fingerprint"]["test"])
 
