@@ -21,7 +21,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from minibert.config import EncoderConfig
 from minibert.convert import load_classifier, save_classifier
 from minibert.distributed import Processes, processes
 from minibert.files import folder_lock, read_json, storage_faults, write_csv, write_json
-from minibert.model import Classifier
+from minibert.model import Classifier, check_inputs
 from minibert.optimization import freeze, lr_factor, make_optimizer, parameter_groups, reinit_layers, set_lr, warmup_steps
 from minibert.predictor import POOLINGS, Predictor, pool_windows
 from minibert.tokenization import Tokenizer, load_tokenizer, train_wordpiece
@@ -222,8 +222,9 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
         train = val = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.overfit])
     elif flags.limit:
         train = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.limit])
-        if not flags.multi_label and len(np.unique(train.labels)) < 2:
-            raise UserError(f"--limit {flags.limit} leaves a single class in training; raise it.")
+    if not flags.multi_label and not flags.overfit and len(np.unique(train.labels)) < 2:  # load_data saw two
+        raise UserError(f"--limit {flags.limit} leaves a single class in training; raise it." if flags.limit else
+                        f"--corrections {flags.corrections} leaves a single class in training; a classifier needs two.")
     dataset = dataclasses.replace(dataset, train=train, val=val)
     for line in dataset.report.lines():
         say(line)
@@ -273,8 +274,8 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
 class MicroBatches(torch.utils.data.Dataset):
     """This process's forward passes of one epoch, in order; built where a DataLoader worker asks for them."""
 
-    def __init__(self, flags: Flags, task: Task, which: str, parts: list[np.ndarray]):
-        self.flags, self.tokenizer, self.parts = flags, task.tokenizer, parts
+    def __init__(self, flags: Flags, task: Task, which: str, parts: list[np.ndarray], config: EncoderConfig):
+        self.flags, self.tokenizer, self.parts, self.config = flags, task.tokenizer, parts, config
         self.store, self.pairs, split = ((task.train_store, task.train_pairs, task.dataset.train) if which == "train"
                                          else (task.val_store, task.val_pairs, task.dataset.val))
         self.labels = split.labels
@@ -288,12 +289,23 @@ class MicroBatches(torch.utils.data.Dataset):
         targets = torch.from_numpy(np.ascontiguousarray(self.labels[rows]))
         if self.flags.truncate == "chunk":
             batch = data.collate_windows(self.tokenizer, self.store, rows, self.flags.max_len, self.flags.stride, self.pairs)
-            return batch, batch.pop("document"), targets
-        return data.collate(self.tokenizer, self.store, rows, self.flags.max_len, self.flags.truncate, self.pairs), None, targets
+        else:
+            batch = data.collate(self.tokenizer, self.store, rows, self.flags.max_len, self.flags.truncate, self.pairs)
+        document = batch.pop("document", None)
+        check_inputs(self.config, **batch)  # here, on the CPU: on a GPU a value outside a table is a device-side assert
+        return batch, document, targets
 
-    def loader(self, device: torch.device, workers: int) -> torch.utils.data.DataLoader:
-        return torch.utils.data.DataLoader(self, batch_size=None, shuffle=False, num_workers=workers,
-                                           pin_memory=device.type == "cuda")
+    def start(self, device: torch.device, workers: int) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor | None, torch.Tensor]]:
+        """The passes, one by one. Ctrl-C in a terminal and the end of a job reach the whole process group: workers, born
+        with both signals blocked, work on until this process has finished its step and ends them.
+        """
+        loader = torch.utils.data.DataLoader(self, batch_size=None, shuffle=False, num_workers=workers,
+                                             pin_memory=device.type == "cuda")
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            return iter(loader)  # starts the workers, which inherit the mask
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def epoch_windows(flags: Flags, task: Task, effective_batch: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -307,22 +319,17 @@ def epoch_windows(flags: Flags, task: Task, effective_batch: int, seed: int, epo
     return data.length_buckets(lengths, effective_batch, seed, epoch)
 
 
-def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, procs: Processes) -> list[np.ndarray]:
-    """This process's forward passes of one optimizer step, at most `batch_size` rows each, all of like length.
+def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, procs: Processes) -> list[tuple[np.ndarray, bool]]:
+    """This process's forward passes of one optimizer step: the rows of each, at most `batch_size`, all of like length,
+    and whether they count.
 
     Every process gets the same number of passes, or the gradient exchange would wait for ever. A process that would
-    have no row in a pass repeats one, which `fit` then counts with weight zero (see `own_rows`).
+    have no row in a pass repeats one, which does not count.
     """
     passes = math.ceil(len(window) / (batch_size * procs.world))
     window = window[np.argsort(lengths[window], kind="stable")]
     parts = np.array_split(window, passes * procs.world)[procs.rank::procs.world]
-    return [p if len(p) else window[:1] for p in parts]
-
-
-def own_rows(window: np.ndarray, batch_size: int, procs: Processes) -> list[int]:
-    """How many rows of each pass of `share_of` count: their number, or 0 for the repeated one."""
-    passes = math.ceil(len(window) / (batch_size * procs.world))
-    return [len(p) for p in np.array_split(window, passes * procs.world)[procs.rank::procs.world]]
+    return [(p, True) if len(p) else (window[:1], False) for p in parts]
 
 
 # ------------------------------------------------------------------------------------------------ loss
@@ -379,8 +386,9 @@ def validate(model: Classifier, flags: Flags, task: Task, device: torch.device, 
     parts = [order[i:i + 2 * flags.batch_size] for i in range(0, len(order), 2 * flags.batch_size)]
     found, total = [], 0.0
     with torch.inference_mode():
-        batches = MicroBatches(flags, task, "val", parts).loader(device, 0)
-        for batch, document, targets in cli.progress(batches, desc="validation", unit="batch", quiet=flags.quiet or not procs.first):
+        batches = MicroBatches(flags, task, "val", parts, model.config).start(device, 0)
+        for batch, document, targets in cli.progress(batches, desc="validation", total=len(parts), unit="batch",
+                                                     quiet=flags.quiet or not procs.first):
             batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}
             document = None if document is None else document.to(device)
             with devices.autocast(device, precision):
@@ -466,31 +474,30 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
     while at.epoch <= epochs and not (flags.patience and at.epoch - 1 - at.best_epoch >= flags.patience):
         ticked, busy, rows_seen = time.monotonic(), 0.0, 0
         windows = epoch_windows(flags, task, effective_batch, seed, at.epoch)
-        todo = windows[at.window:]
-        parts = [p for w in todo for p in share_of(w, lengths, flags.batch_size, procs)]
-        batches = iter(MicroBatches(flags, task, "train", parts).loader(device, flags.workers))
+        todo = [(w, share_of(w, lengths, flags.batch_size, procs)) for w in windows[at.window:]]
+        parts = [rows for _, passes in todo for rows, _ in passes]
+        batches = MicroBatches(flags, task, "train", parts, model.config).start(device, flags.workers)
 
-        for window in cli.progress(todo, desc=f"epoch {at.epoch}", unit="step", quiet=flags.quiet or not procs.first):
+        for window, passes in cli.progress(todo, desc=f"epoch {at.epoch}", unit="step", quiet=flags.quiet or not procs.first):
             # Dropout masks are a function of (seed, epoch, window, process): a resumed run draws the same ones.
             seed_everything(seed, at.epoch, at.window, procs.rank)
             set_lr(optimizer, 1.0 if flags.overfit else lr_factor(at.step, total, warmup))
             optimizer.zero_grad(set_to_none=True)
             weight = loss_weight(train.labels[window], class_weights)  # of all rows of the step, on all processes
             window_loss = torch.zeros((), device=device)
-            counts = own_rows(window, flags.batch_size, procs)
-            for i, count in enumerate(counts):
+            for i, (_, counts) in enumerate(passes):
                 batch, document, targets = next(batches)
                 batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}
                 targets = targets.to(device, non_blocking=True)
                 document = None if document is None else document.to(device, non_blocking=True)
                 # Gradients are exchanged once per optimizer step, with the last pass of the window.
-                alone = replicas.no_sync() if procs.world > 1 and i + 1 < len(counts) else contextlib.nullcontext()
+                alone = replicas.no_sync() if procs.world > 1 and i + 1 < len(passes) else contextlib.nullcontext()
                 with alone:
                     with devices.autocast(device, precision):
                         logits = forward(**batch)
                     logits = document_logits(logits.float(), document, len(targets))
                     loss = loss_sum(logits, targets, class_weights, flags.label_smoothing) / weight
-                    if not count:
+                    if not counts:
                         loss = loss * 0.0
                     # DistributedDataParallel averages over processes; the loss is a sum over them.
                     scaler.scale(loss * procs.world).backward()
@@ -725,7 +732,7 @@ def build_model(flags: Flags, seed: int, task: Task, device: torch.device, say: 
         model = Classifier(config, len(labels), flags.head, flags.attention)
     else:
         model = load_classifier(flags.model, len(labels), flags.head, labels=labels, revision=flags.revision,
-                                implementation=flags.attention, seed=seed, say=say, **rates)
+                                implementation=flags.attention, seed=seed, multi_label=task.dataset.multi_label, say=say, **rates)
         if tokenizer.vocab_size > model.config.vocab_size:
             raise UserError(f"{flags.model}: its tokenizer knows {tokenizer.vocab_size:,} tokens but its embedding table has "
                             f"{model.config.vocab_size:,} rows; the files do not belong together.")

@@ -80,11 +80,13 @@ OTHER_HEADS = ("classifier.", "pre_classifier.", "linear_head.", "qa_outputs.")
 
 @dataclass
 class LoadReport:
-    """What a load did: names copied, names newly initialised (ours), keys of the file left out (theirs)."""
+    """What a load did: names copied, names newly initialised (ours), keys of the file left out (theirs), and the
+    prefixes of other families that keys carried."""
 
     loaded: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    foreign_prefixes: list[str] = field(default_factory=list)
 
 
 # ---------------------------------------------------------------------------------------------- reading files
@@ -166,23 +168,30 @@ def key_map(module: Encoder | Classifier) -> dict[str, str]:
     return keys
 
 
-def canonical(key: str, model_type: str) -> str:
-    """A file's key without wrappers and prefix, `gamma`/`beta` (the first BERT files) as `weight`/`bias`."""
-    stripped = True
-    while stripped:
-        stripped = False
-        for prefix in (*WRAPPERS, PREFIX[model_type]):
-            if key.startswith(prefix):
-                key, stripped = key[len(prefix):], True
+def canonical(key: str) -> str:
+    """A file's key without wrappers and prefix, `gamma`/`beta` (the first BERT files) as `weight`/`bias`.
+
+    Whatever family the prefix names: it is the name of an attribute in somebody's program. config.json says what the
+    weights are, and `load_classifier` says aloud where the two disagree.
+    """
+    key = key[len(_prefix(key)):]
     stem, _, last = key.rpartition(".")
     return f"{stem}.{ {'gamma': 'weight', 'beta': 'bias'}.get(last, last) }" if stem else key
 
 
-def _canonical_state(tensors: dict[str, Tensor], model_type: str, where: str) -> dict[str, Tensor]:
+def _prefix(key: str) -> str:
+    """All that stands before a key's own name: "module.bert."."""
+    rest = key
+    while begins := next((p for p in (*WRAPPERS, *PREFIX.values()) if rest.startswith(p)), None):
+        rest = rest[len(begins):]
+    return key[:len(key) - len(rest)]
+
+
+def _canonical_state(tensors: dict[str, Tensor], where: str) -> dict[str, Tensor]:
     state: dict[str, Tensor] = {}
     came_from: dict[str, str] = {}
     for key, tensor in tensors.items():
-        name = canonical(key, model_type)
+        name = canonical(key)
         if name in state:
             legacy = {key.rpartition(".")[2], came_from[name].rpartition(".")[2]} & {"gamma", "beta"}
             if not (legacy and torch.equal(state[name], tensor)):
@@ -201,7 +210,7 @@ def load_state(module: Encoder | Classifier, tensors: dict[str, Tensor], *, wher
     All checks come first, then the initialisation of what is new (from `seed`), then the copy. Raises UserError,
     leaving the module as it was, for missing, unknown or doubled keys and for shapes that differ.
     """
-    state = _canonical_state(tensors, module.config.model_type, where)
+    state = _canonical_state(tensors, where)
     wanted = key_map(module)
     copied = {key: name for key, name in wanted.items() if key in state and not (new_head and name.startswith("head."))}
     fresh = {key: name for key, name in wanted.items() if key not in copied}
@@ -221,7 +230,9 @@ def load_state(module: Encoder | Classifier, tensors: dict[str, Tensor], *, wher
     with torch.no_grad():
         for key, name in copied.items():
             params[name].copy_(state[key])
-    return LoadReport(list(copied.values()), list(fresh.values()), left_out)
+    others = [prefix for family, prefix in PREFIX.items() if family != module.config.model_type]
+    foreign = [prefix for prefix in others if any(prefix in _prefix(key) for key in tensors)]
+    return LoadReport(list(copied.values()), list(fresh.values()), left_out, foreign)
 
 
 def _check_keys(module: Encoder | Classifier, where: str, tensors: dict, copied: dict, fresh: dict, left_out: list,
@@ -229,8 +240,8 @@ def _check_keys(module: Encoder | Classifier, where: str, tensors: dict, copied:
     config = module.config
     if not any(not name.startswith("head.") for name in copied.values()):
         begins = ", ".join(map(repr, list(tensors)[:3])) or "nothing"
-        raise UserError(f"{where}: not one of its {len(tensors)} keys belongs to a {config.model_type} encoder (they begin "
-                        f"with {begins}), so it is another kind of model.")
+        raise UserError(f"{where}: not one of its {len(tensors)} keys belongs to a {config.model_type} encoder, which config.json "
+                        f"says it is (they begin with {begins}); get the weights and the config.json of one model.")
     # A new head may come with a new pooler; a trained head that lost the pooler it reads would be random.
     pooler_needed = isinstance(module, Classifier) and not new_head and module.head.spec.reads_pooler
     missing = [key for key, name in fresh.items() if not (new_head and name.startswith("head."))
@@ -289,12 +300,12 @@ def load_encoder(name: str | os.PathLike, *, revision: str | None = None, implem
 def load_classifier(name: str | os.PathLike, num_labels: int | None = None, head: str | None = None, *,
                     labels: Sequence[str] | None = None, revision: str | None = None, implementation: str = "sdpa",
                     seed: int = 0, dropout: float | None = None, attention_dropout: float | None = None,
-                    say: Callable[[str], Any] = print) -> Classifier:
+                    multi_label: bool = False, say: Callable[[str], Any] = print) -> Classifier:
     """A Classifier from a hub name or a folder: float32, its LoadReport as `.load_report`.
 
     Without `num_labels` and `labels`: the saved classifier as it is, with its own head and label names. With either:
     a new head ("linear" unless `head` says "native") on the saved encoder, initialised from `seed` and announced
-    through `say`. `dropout` (hidden and head) and `attention_dropout` replace the rates of config.json.
+    through `say`; `multi_label` makes it independent yes/no answers. `dropout` (hidden and head) and `attention_dropout` replace the rates of config.json.
     Raises UserError (a ValueError) where the files do not hold what is asked for.
     """
     found = pretrained.resolve(name, revision)
@@ -308,9 +319,9 @@ def load_classifier(name: str | os.PathLike, num_labels: int | None = None, head
         config = dataclasses.replace(config, attention_probs_dropout_prob=attention_dropout)
     new_head = num_labels is not None or labels is not None
     if new_head:
-        names = _label_names(num_labels, labels)
+        names = _label_names(num_labels, labels, 1 if multi_label else 2)
         kind = head or "linear"
-        problem = "single_label_classification"
+        problem = "multi_label_classification" if multi_label else "single_label_classification"
     else:
         names, kind, problem = _saved_head(found.name, found.config, where, config.model_type, tensors, head)
     with _without_values():
@@ -326,30 +337,42 @@ def load_classifier(name: str | os.PathLike, num_labels: int | None = None, head
 
 def _with_pooler_of(config: EncoderConfig, tensors: dict[str, Tensor]) -> EncoderConfig:
     """RoBERTa's head reads no pooler and many of its files have none: then none is built. BERT's always is."""
-    has = any(canonical(key, config.model_type).startswith("pooler.") for key in tensors)
+    has = any(canonical(key).startswith("pooler.") for key in tensors)
     return config if has or config.model_type == "bert" else dataclasses.replace(config, has_pooler=False)
 
 
-def _label_names(num_labels: int | None, labels: Sequence[str] | None) -> list[str]:
+def _label_names(num_labels: int | None, labels: Sequence[str] | None, least: int) -> list[str]:
     if labels is None:
         if not isinstance(num_labels, int) or isinstance(num_labels, bool) or num_labels < 1:
-            raise UserError(f"num_labels is {num_labels!r}; it has to be a whole number above 0.")
-        return [f"LABEL_{i}" for i in range(num_labels)]
-    names = [str(label) for label in labels]
-    if not names or len(set(names)) < len(names) or num_labels not in (None, len(names)):
-        raise UserError(f"labels {names} do not name {num_labels or 'the'} classes, each once.")
+            raise UserError(f"num_labels is {num_labels!r}; it has to be a whole number from {least}.")
+        names = [f"LABEL_{i}" for i in range(num_labels)]
+    else:
+        names = [str(label) for label in labels]
+        if not names or len(set(names)) < len(names) or num_labels not in (None, len(names)):
+            raise UserError(f"labels {names} do not name {num_labels or 'the'} classes, each once.")
+    if len(names) < least:  # softmax of one output is 1 whatever the text
+        raise UserError("a classifier needs at least two labels, and one was asked for; for yes or no use two labels, or "
+                        "multi_label=True (independent answers).")
     return names
 
 
 def _saved_head(name: str, d: dict, where: str, model_type: str, tensors: dict[str, Tensor],
                 head: str | None) -> tuple[list[str], str, str]:
     """Label names, head type and problem type of the classifier a checkpoint holds."""
-    state = {canonical(key, model_type): tensor for key, tensor in tensors.items()}
+    state = {canonical(key): tensor for key, tensor in tensors.items()}
     way_out = f"train one on its encoder first (python train.py --model {name}), or from Python give num_labels for a new head"
     kinds = {"linear": LINEAR_HEAD_KEYS, "native": NATIVE_HEAD_KEYS[model_type]}
     found = [kind for kind, keys in kinds.items() if all(f"{theirs}.weight" in state for theirs in keys.values())]
     classes = [str(c) for c in d.get("architectures") or []]
     other_task = [c for c in classes if "For" in c and not c.endswith("ForSequenceClassification")]
+    # Parts of a head, or a config.json that promises one: what is missing is then a key, not the classifier.
+    parts = [key for key in state if key.startswith(OTHER_HEADS) and not key.startswith("qa_outputs.")]
+    if not found and not other_task and (parts or any(c.endswith("ForSequenceClassification") for c in classes)):
+        meant = "linear" if any(key.startswith("linear_head.") for key in parts) else "native"
+        missing = [f"{theirs}.{k}" for theirs in kinds[meant].values() for k in ("weight", "bias") if f"{theirs}.{k}" not in state]
+        unknown = [key for key in state if key not in parts and not key.startswith(("embeddings.", "encoder.", "transformer.", "pooler.", *DROPPED))]
+        raise UserError(f"{name}: its classifier lacks {_some(missing)}" + (f" (the file has {_some(parts + unknown)})" if parts + unknown else "")
+                        + f"; get the file again or correct the name, or {way_out}.")
     if not found or (other_task and found == ["native"]):
         what = other_task[0] if other_task else "an encoder"
         raise UserError(f"{name} is {what} without a text classifier; {way_out}.")
@@ -368,6 +391,9 @@ def _saved_head(name: str, d: dict, where: str, model_type: str, tensors: dict[s
 
 
 def _tell(report: LoadReport, name: str, say: Callable[[str], Any]) -> None:
+    if report.foreign_prefixes:
+        say(f"{name}: its keys carry the prefix {_some(report.foreign_prefixes)} though its config.json names another family; config.json "
+            "is followed. If that is wrong, correct its model_type.")
     fresh = [key for key in report.fresh if not key.startswith("head.")]
     if fresh:
         say(f"{name} has no {_some(fresh)}: newly initialised.")

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator
 
@@ -133,7 +134,9 @@ def sha256(*parts: bytes | str) -> str:
 def folder_lock(folder: str | os.PathLike, what: str) -> Iterator[None]:
     """Hold `folder/.lock` while the block runs; a second holder gets a UserError at once.
 
-    The kernel drops the lock with the process, so a crash leaves nothing to clean up.
+    The kernel drops the lock with the process, so a crash leaves nothing to clean up. Some network file systems have
+    no locks: there the block runs without one, and stderr says so. Nobody could work there otherwise, and what the
+    lock prevents is a rare mistake.
     """
     folder = Path(folder)
     with storage_faults(f"write to {folder}"):
@@ -145,9 +148,12 @@ def folder_lock(folder: str | os.PathLike, what: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
-            if e.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise UserError(f"{folder} is in use by another process ({what}); wait for it or choose another --out.") from None
+            if e.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
                 raise
-            raise UserError(f"{folder} is in use by another process ({what}); wait for it or choose another --out.") from None
+            print(f"warning: the file system of {folder} has no locks, so nothing keeps a second process ({what}) out of it; "
+                  "start none.", file=sys.stderr, flush=True)
         yield
     finally:
         handle.close()

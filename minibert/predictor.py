@@ -29,6 +29,7 @@ from . import checkpoint, cli, convert, devices, sources, tokenization
 from .cli import UserError
 from .distributed import Processes, processes
 from .files import read_json
+from .model import check_inputs
 
 POOLINGS = ("mean_probs", "mean_logits", "max", "weighted")
 MULTI_LABEL = "multi_label_classification"
@@ -165,6 +166,8 @@ class Predictor:
         Raises FloatingPointError if the model yields NaN or infinity: a wrong number is never passed on.
         """
         batch = self.tokenizer.pad(windows)
+        if self.device.type != "cpu":  # there the model looks at the values itself; a GPU would end the process
+            check_inputs(self.classifier.config, **batch)
         # inference_mode is a state of the thread, not of the process: it must stand here, where the work is done,
         # or a server's worker thread would record gradients.
         with torch.inference_mode():

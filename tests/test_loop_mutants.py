@@ -24,7 +24,7 @@ MUTANTS = [Mutant(*m) for m in [
 """),
     ("loss not divided by the window", LOOP, "loss_sum(logits, targets, class_weights, flags.label_smoothing) / weight",
      "loss_sum(logits, targets, class_weights, flags.label_smoothing) / len(targets)"),
-    ("schedule per micro-batch", LOOP, "at.step, at.skipped = at.step + 1, 0", "at.step, at.skipped = at.step + len(counts), 0"),
+    ("schedule per micro-batch", LOOP, "at.step, at.skipped = at.step + 1, 0", "at.step, at.skipped = at.step + len(passes), 0"),
     ("best not restored", LOOP, "    model.load_state_dict(checkpoint.load_best(out, at.best_file, at.best_sha256))", "    pass"),
     # their siblings
     ("best is the worst", LOOP, "if macro_f1 > at.best_macro_f1:", "if macro_f1 < at.best_macro_f1 or at.best_epoch == 0:"),

@@ -91,7 +91,7 @@ def compare_gradients(mine, reference):
     keys = convert.key_map(mine)
     theirs = {}
     for name, p in reference.named_parameters():
-        key = name.removeprefix("encoder.") if isinstance(reference, LinearOnCls) else convert.canonical(name, model_type)
+        key = name.removeprefix("encoder.") if isinstance(reference, LinearOnCls) else convert.canonical(name)
         theirs[key] = p
     params = dict(mine.named_parameters())
     largest = max(p.grad.abs().max().item() for p in theirs.values() if p.grad is not None)

@@ -261,6 +261,41 @@ def test_asked_to_stop_it_finishes_the_step_saves_and_says_how_to_go_on(csv_file
     assert a == b
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["in a step", "as the workers start"])
+def test_a_signal_to_the_whole_group_spares_the_workers_until_the_step_is_done(csv_file, model_folder, tmp_path, number, when):  # noqa: F811
+    """Ctrl-C in a terminal, and `kill` of a process group: the data loader's workers get the signal too."""
+    out, whole = tmp_path / "run", tmp_path / "whole"
+
+    def setup():
+        quick_floors()
+        os.setsid()  # a group of its own
+        real, calls = train.loss_sum, [0]
+
+        def loss_sum(*args):
+            calls[0] += 1
+            if calls[0] == 4:
+                os.killpg(0, number)
+                time.sleep(0.5)  # a worker that dies is noticed within this step
+            return real(*args)
+
+        if when == "in a step":
+            train.loss_sum = loss_sum
+            return
+        import multiprocessing.process
+        born = multiprocessing.process.BaseProcess._bootstrap
+        multiprocessing.process.BaseProcess._bootstrap = lambda self, *a, **k: os.killpg(0, number) or born(self, *a, **k)  # a worker's first act
+
+    common = argv(csv_file, model_folder, out, "--workers", 2)
+    log = tmp_path / "log"
+    assert end(start(common, log, setup)) == 130, log.read_text()
+    last = log.read_text().splitlines()[-1]
+    assert last.startswith("interrupted: the state after optimizer step") and "Traceback" not in log.read_text()
+    run(common + ["--resume"], log, quick_floors)
+    run(argv(csv_file, model_folder, whole, "--workers", 2), log, quick_floors)
+    same_outcome(out, whole)
+
+
 def test_asked_to_stop_during_validation(csv_file, model_folder, tmp_path):  # noqa: F811
     """The epoch's state is saved anyway, so no further step is needed; also after the last epoch."""
     out, whole, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"

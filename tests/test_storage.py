@@ -281,6 +281,18 @@ def test_the_lock_ends_with_its_holder_and_is_not_inherited(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_used_without_one_and_said_so(tmp_path, monkeypatch, capsys, number):
+    def flock(*args):
+        raise OSError(number, os.strerror(number))
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    ran = []
+    with files.folder_lock(tmp_path / "run", "a training run"):
+        ran.append(True)
+    said = capsys.readouterr().err
+    assert ran and said.startswith("warning: ") and "has no locks" in said and said.count("\n") == 1 and str(tmp_path / "run") in said
+
+
 def test_a_full_token_cache_only_costs_time(csv_file, model_folder, tmp_path, monkeypatch):  # noqa: F811
     from minibert import data
     monkeypatch.setattr(data, "CACHED_FROM", 0)
