@@ -6,7 +6,9 @@ One way through: `load_data` (splits and a report on them), `tokenize_store` (ea
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -131,10 +133,10 @@ def load_data(spec: str | Path, text_col: str = "text", label_col: str = "label"
 
     known = _label_names(raw, names, multi_label, report)
     splits = {key: _encode(part, known, multi_label) for key, part in raw.items()}
-    report.look_at(splits, multi_label)
+    report.look_at(splits)
     _check_classes(splits.get("train", splits.get("all")), multi_label)
     train, val, test = _carve_missing(splits, seed, val_fraction, test_fraction, report)
-    report.sizes = {"train": len(train), "val": len(val), "test": 0 if test is None else len(test)}
+    report.count({"train": train, "val": val} | ({} if test is None else {"test": test}), multi_label)
     _check_classes(train, multi_label)
     report.missing_classes(val, "val", multi_label)
     if test is not None:
@@ -364,37 +366,54 @@ class DataReport:
     where: str
     read: dict[str, int] = field(default_factory=dict)                      # rows by split as given ("all": one file)
     dropped: dict[str, list[int]] = field(default_factory=dict)             # split as given → lines with an empty text
-    sizes: dict[str, int] = field(default_factory=dict)                     # rows by split as used
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)         # split as given → label → rows
-    no_label: dict[str, int] = field(default_factory=dict)                  # multi-label: split as given → rows without
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)         # split as used → label → rows
+    sizes: dict[str, int] = field(default_factory=dict)                     # split as used → rows
+    no_label: dict[str, int] = field(default_factory=dict)                  # multi-label: split as used → rows without
     repeats: dict[str, int] = field(default_factory=dict)                   # rows whose text stands earlier in the split
     shared: dict[tuple[str, str], int] = field(default_factory=dict)        # different texts that two splits share
+    alike: dict[str, int] = field(default_factory=dict)                     # more such rows when case and spaces are put aside
+    alike_shared: dict[tuple[str, str], int] = field(default_factory=dict)  # more such texts, likewise
     conflicts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def look_at(self, splits: dict[str, Split], multi_label: bool) -> None:
-        """Count classes, exact duplicates within and across the splits as given, and texts under two labels."""
+    def look_at(self, splits: dict[str, Split]) -> None:
+        """Count equal texts within and across the splits as given, exact ones and those equal but for case and spaces,
+        and texts under two labels."""
         texts = {key: joined_texts(split) for key, split in splits.items()}
         distinct = {key: set(t) for key, t in texts.items()}
+        groups = dict(zip(texts, np.split(text_groups([t for part in texts.values() for t in part]),
+                                          np.cumsum([len(part) for part in texts.values()])[:-1])))
+        for key in splits:
+            self.repeats[key] = len(texts[key]) - len(distinct[key])
+            self.alike[key] = len(distinct[key]) - len(np.unique(groups[key]))
+        keys = list(splits)
+        for a, b in [(a, b) for i, a in enumerate(keys) for b in keys[i + 1:]]:
+            shared = distinct[a] & distinct[b]
+            self.shared[a, b] = len(shared)
+            exact = {group for text, group in zip(texts[a], groups[a]) if text in shared} if shared else set()
+            self.alike_shared[a, b] = len(np.intersect1d(groups[a], groups[b])) - len(exact)
+        self._find_conflicts(splits, groups)
+
+    def _find_conflicts(self, splits: dict[str, Split], groups: dict[str, np.ndarray]) -> None:
+        first: dict[int, tuple[str, int]] = {}  # group → where its text stands first
+        place = lambda key, i: f"{'' if key == 'all' else key + ' '}line {splits[key].rows[i]}"
         for key, split in splits.items():
+            for i, group in enumerate(groups[key].tolist()):
+                key0, i0 = first.setdefault(group, (key, i))
+                if (key0, i0) != (key, i) and (was := splits[key0].label_text(i0)) != (now := split.label_text(i)):
+                    self.conflicts.append(f"{place(key0, i0)} says {was!r}, {place(key, i)} says {now!r}")
+
+    def count(self, splits: dict[str, Split], multi_label: bool) -> None:
+        """Count rows and classes of the splits as used."""
+        for key, split in splits.items():
+            self.sizes[key] = len(split)
             self.counts[key] = dict(zip(split.names, map(int, _class_counts(split))))
             if multi_label:
                 self.no_label[key] = int((split.labels.sum(1) == 0).sum())
-            self.repeats[key] = len(split) - len(distinct[key])
-        keys = list(splits)
-        self.shared = {(a, b): len(distinct[a] & distinct[b]) for i, a in enumerate(keys) for b in keys[i + 1:]}
-        seen: dict[str, tuple[str, str]] = {}
-        for key, split in splits.items():
-            for i, text in enumerate(texts[key]):
-                label, place = split.label_text(i), f"{key} line {split.rows[i]}"
-                first, at = seen.setdefault(" ".join(text.split()).casefold(), (label, place))
-                if first != label:
-                    self.conflicts.append(f"{at} says {first!r}, {place} says {label!r}")
-        if not multi_label:
-            train = self.counts.get("train") or self.counts["all"]
-            if len(train) > 20 and len(train) > sum(train.values()) / 2:
-                self.warnings.append(f"{len(train):,} labels on {sum(train.values()):,} rows: is --label-col right?")
+        train = self.counts["train"]
+        if not multi_label and len(train) > 20 and len(train) > self.sizes["train"] / 2:
+            self.warnings.append(f"{len(train):,} labels on {self.sizes['train']:,} training rows: is --label-col right?")
 
     def missing_classes(self, split: Split, key: str, multi_label: bool) -> None:
         missing = [n for n, c in zip(split.names, _class_counts(split)) if not c]
@@ -411,17 +430,20 @@ class DataReport:
         say("data", f"{self.name} ({self.where})")
         say("rows", f"{sum(self.read.values()):,} read, {lost:,} dropped"
             + "".join(f"; empty text in {key}: {label_names.line_numbers(lines)}" for key, lines in self.dropped.items()))
-        say("splits", ", ".join(f"{key} {n:,}" for key, n in self.sizes.items() if n)
-            + ("" if self.sizes.get("test") else ", no test rows"))
+        say("splits", ", ".join(f"{key} {n:,} ({n / sum(self.sizes.values()):.1%})" for key, n in self.sizes.items())
+            + ("" if "test" in self.sizes else ", no test rows"))
         for key, counts in self.counts.items():
-            rows = self.read[key] - len(self.dropped.get(key, ()))
-            say("classes" if key == "all" else f"  {key}", _balance(counts, rows, self.no_label.get(key)))
+            say(f"  {key}", _balance(counts, self.sizes[key], self.no_label.get(key)))
         for note in self.notes:
             say("note", note)
         found = [f"{n:,} within {key}" for key, n in self.repeats.items() if n]
         found += [f"{n:,} texts shared by {a} and {b}" for (a, b), n in self.shared.items() if n]
         stay = " (they stay, for comparability; evaluate.py also reports without them)" if any(self.shared.values()) else ""
         say("duplicates", (f"exact repeats: {', '.join(found)}" if found else "no text stands twice") + stay)
+        found = [f"{n:,} more within {key}" for key, n in self.alike.items() if n]
+        found += [f"{n:,} more shared by {a} and {b}" for (a, b), n in self.alike_shared.items() if n]
+        if found:
+            say("  alike", f"but for case or spaces: {', '.join(found)}")
         if self.conflicts:
             say("conflicts", f"{len(self.conflicts):,} rows give a text another label than before: "
                 + "; ".join(self.conflicts[:3]) + ("; …" if len(self.conflicts) > 3 else ""))
@@ -484,6 +506,7 @@ def length_histogram(lengths: np.ndarray, bins: int = 40) -> dict[str, list]:
 # ---------------------------------------------------------------------------------------------- tokens
 
 CACHED_FROM = 1_000_000  # characters; below, tokenising again is quicker than looking for the file
+CACHE_BYTES = 4 << 30    # of all token files together; beyond that, those unused for longest are removed
 
 
 @dataclass
@@ -511,7 +534,8 @@ class TokenStore:
 
 def tokenize_store(tokenizer: Tokenizer, texts: Sequence[str], cache_dir: str | Path | None = None,
                    quiet: bool = False) -> TokenStore:
-    """Tokenise every text once; large sets are kept in `cache_dir` (default: $MINIBERT_CACHE/tokens) for the next run."""
+    """Tokenise every text once; large sets are kept in `cache_dir` (default: $MINIBERT_CACHE/tokens) for the next run,
+    in at most CACHE_BYTES for all sets together."""
     if sum(map(len, texts)) < CACHED_FROM:
         return _tokenize(tokenizer, texts, quiet)
     folder = Path(cache_dir) if cache_dir else sources.cache_folder() / "tokens"
@@ -526,6 +550,7 @@ def tokenize_store(tokenizer: Tokenizer, texts: Sequence[str], cache_dir: str | 
             if not quiet:
                 print(f"note        tokens are not cached: {e}")
             return store
+        _bound_cache(folder, key)
         store = _load_store(folder, key, len(texts), tokenizer.vocab_size) or store
     return store
 
@@ -563,7 +588,26 @@ def _load_store(folder: Path, key: str, n: int, vocab_size: int) -> TokenStore |
     whole = (ids.ndim == 1 and ids.dtype in (np.uint16, np.uint32) and offsets.shape == (n + 1,)
              and offsets.dtype == np.int64 and offsets[0] == 0 and offsets[-1] == len(ids)
              and bool((np.diff(offsets) >= 0).all()) and int(ids.max(initial=0)) < vocab_size)
-    return TokenStore(ids, offsets) if whole else None
+    if not whole:
+        return None
+    with contextlib.suppress(OSError):  # a cache that others may only read
+        for part in ("ids", "offsets"):
+            os.utime(folder / f"{key}.{part}.npy")  # the date says when it was last used
+    return TokenStore(ids, offsets)
+
+
+def _bound_cache(folder: Path, key: str) -> None:
+    """Remove the token files unused for longest while all together exceed CACHE_BYTES; never the set `key`.
+
+    Nor is a set taken from a run that uses it: what is mapped into memory stays readable until that run ends.
+    """
+    with contextlib.suppress(OSError):  # another run may be removing the same ones
+        found = sorted((p.stat().st_mtime_ns, p.stat().st_size, p) for p in folder.glob("*.npy"))
+        excess = sum(size for _, size, _ in found) - CACHE_BYTES
+        for _, size, path in found:
+            if excess > 0 and not path.name.startswith(key):
+                path.unlink()
+                excess -= size
 
 
 def unknown_share(tokenizer: Tokenizer, store: TokenStore) -> float:

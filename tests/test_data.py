@@ -4,6 +4,7 @@ The names D1 … D11 are the cases that real users met.
 """
 
 import json
+import os
 import threading
 
 import numpy as np
@@ -190,6 +191,32 @@ def test_d7_shared_texts_are_counted_and_can_be_masked(tmp_path):
     assert d.report.repeats == {"train": 1, "test": 0} and d.report.shared == {("train", "test"): 2}
     assert "2 texts shared by train and test" in printed(d)
     assert len(d.test) == 4  # they stay
+
+
+def test_d7_texts_alike_but_for_case_and_spaces_are_counted_apart(tmp_path):
+    write(tmp_path / "train.csv", table(plain(40) + ["Twice,pos", "Twice,pos", "TWICE ,pos", "Spaced  out,neg"]))
+    write(tmp_path / "val.csv", table(["film number 39,pos", "else,neg"]))
+    write(tmp_path / "test.csv", table(["Twice,pos", "tWICE,pos", "twice,pos", "spaced out,neg", "FILM number 3,pos", "new,neg"]))
+    report = data.load_data(tmp_path).report
+    assert report.repeats == {"train": 1, "val": 0, "test": 0}            # Twice, Twice
+    assert report.alike == {"train": 1, "val": 0, "test": 2}              # TWICE; tWICE and twice
+    assert report.shared == {("train", "val"): 1, ("train", "test"): 1, ("val", "test"): 0}
+    assert report.alike_shared == {("train", "val"): 0, ("train", "test"): 2, ("val", "test"): 0}  # spaced out, film number 3
+    lines = report.lines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("duplicates"))
+    assert lines[at].startswith("duplicates  exact repeats: 1 within train, 1 texts shared by train and val, 1 texts shared by train and test (they")
+    assert lines[at + 1] == "  alike     but for case or spaces: 1 more within train, 2 more within test, 2 more shared by train and test"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_splits_and_classes_are_printed_alike_whatever_the_source(tmp_path, given):
+    rows = [f"{row},{'train' if i < 80 else 'val' if i < 90 else 'test'}" for i, row in enumerate(plain(100))]
+    d = data.load_data(write(tmp_path / "a.csv", table(rows, "text,label,split") if given else table(plain(100))))
+    lines = d.report.lines()
+    assert lines[2:6] == ["splits      train 80 (80.0%), val 10 (10.0%), test 10 (10.0%)",
+                          "  train     neg 40 (50.0%), pos 40 (50.0%); majority baseline 50.0%",
+                          "  val       neg 5 (50.0%), pos 5 (50.0%); majority baseline 50.0%",
+                          "  test      neg 5 (50.0%), pos 5 (50.0%); majority baseline 50.0%"]
 
 
 def test_d7_validation_comes_out_of_train_and_never_out_of_test(tmp_path):
@@ -602,6 +629,29 @@ def test_the_store_is_cached_by_tokenizer_and_texts_and_survives_damage(tokenize
     data.tokenize_store(other, texts, tmp_path)
     data.tokenize_store(tokenizer, texts[:-1], tmp_path)
     assert len(list(tmp_path.glob("*.npy"))) == 6
+
+
+def test_the_cache_is_bounded_and_what_was_used_last_stays(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "CACHED_FROM", 10)
+    sets = [[f"film number {i} of {k}" for i in range(100)] for k in range(4)]
+    kept = []
+    for k, texts in enumerate(sets[:3]):
+        kept.append(data.tokenize_store(tokenizer, texts, tmp_path))
+        for path in tmp_path.glob("*.npy"):  # as if each were made on another day
+            os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 86_400 * 10**9))
+    size = sum(p.stat().st_size for p in tmp_path.glob("*.npy")) // 3
+    data.tokenize_store(tokenizer, sets[0], tmp_path)  # used today
+    monkeypatch.setattr(data, "CACHE_BYTES", int(2.5 * size))
+    data.tokenize_store(tokenizer, sets[3], tmp_path)
+    assert len(list(tmp_path.glob("*.npy"))) == 4  # the first and the last
+    assert [row.tolist() for row in map(kept[1].row, range(100))] == [ids.tolist() for ids in tokenizer.ids(sets[1])]  # still mapped
+    monkeypatch.setattr(type(tokenizer), "ids", lambda *_: pytest.fail("tokenised again"))
+    data.tokenize_store(tokenizer, sets[0], tmp_path), data.tokenize_store(tokenizer, sets[3], tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(data, "CACHED_FROM", 10)
+    monkeypatch.setattr(data, "CACHE_BYTES", 1)
+    data.tokenize_store(tokenizer, sets[1], tmp_path)
+    assert len(list(tmp_path.glob("*.npy"))) == 2  # larger than the bound alone: it stays all the same
 
 
 def test_a_cache_that_cannot_be_written_costs_time_only(tokenizer, tmp_path, monkeypatch, capsys):
