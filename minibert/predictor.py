@@ -393,12 +393,13 @@ CHUNK_CHARACTERS = 32_000_000  # a chunk of rows ends here too: rows may be long
 
 
 def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_col: str = "", chunk_rows: int = 10_000,
-               quiet: bool = True, group: Processes = Processes()) -> int:
+               quiet: bool = True, group: Processes = Processes(), say: Callable[[str], Any] = say_on_stderr) -> int:
     """Write the input's columns, then prediction, confidence and one p_LABEL each, as CSV; the number of rows.
 
     Reads and writes chunk by chunk, so memory does not grow with the file. Under torchrun each process scores every
     n-th chunk and the first one writes them all, in order. Multi-label: `prediction` is the labels joined by "|" and
-    `confidence` the probability of the least sure of its decisions.
+    `confidence` the probability of the least sure of its decisions. A row without a text is scored like any other, so
+    that no row is missing from the output; `say` is told how many there were.
 
     Raises UserError for a missing text column, a malformed row or a name that the output would hold twice.
     """
@@ -411,7 +412,7 @@ def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_
         raise UserError(f"{path} already has a column named '{twice[0]}', which the output adds; rename or drop it first.")
     if group.first:
         out.write(to_csv([header + added]))
-    total = 0
+    total = blank = 0
     with cli.progress(desc="score", unit="row", quiet=quiet or not group.first) as bar:
         for turn in turns(chunks((row for _, row in numbered), chunk_rows), group.world):
             mine = turn[group.rank] if group.rank < len(turn) else []
@@ -420,7 +421,10 @@ def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_
                 out.writelines(scored)
             count = sum(map(len, turn))
             total += count
+            blank += sum(not all(row[c].strip() for c in at) for chunk in turn for row in chunk)
             bar.update(count)
+    if blank and group.first:
+        say(f"note: {blank:,} of {total:,} rows of {path} have an empty text; their predictions rest on no word.")
     return total
 
 

@@ -321,6 +321,17 @@ def test_scoring_keeps_columns_order_and_awkward_rows(tmp_path):
         assert row[3] == predictor.labels[p.argmax()] and float(row[4]) == pytest.approx(p.max(), abs=1e-6)
 
 
+def test_rows_without_a_text_are_scored_and_counted_aloud(tmp_path):
+    run, pairs = make_run(tmp_path / "run"), make_run(tmp_path / "pairs", text_col=["q", "p"])
+    (tmp_path / "in.csv").write_text('q,p,text\na,b,the plot was dull\na," ",""\n,b,"  \t"\n')
+    done = command("-m", "minibert.predictor", str(run), str(tmp_path / "in.csv"), "--chunk-rows", "1")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 4
+    assert done.stderr == f"note: 2 of 3 rows of {tmp_path / 'in.csv'} have an empty text; their predictions rest on no word.\n"
+    said = []
+    assert score_file(Predictor(pairs), tmp_path / "in.csv", io.StringIO(), say=said.append) == 3  # one text of the pair
+    assert len(said) == 1 and "2 of 3 rows" in said[0]
+
+
 def test_scoring_pairs_and_multi_label(tmp_path):
     predictor = Predictor(make_run(tmp_path / "run", ("a", "b"), True, text_col=["q", "p"], thresholds={"a": 0.0, "b": 0.0}))
     (tmp_path / "in.tsv").write_text("p\tq\nfunny\tdull\n", encoding="utf-8")
