@@ -48,7 +48,8 @@ class Flags:
     label_errors: bool = flag(False, "also look for wrong labels among the training rows: 5 refits of a bag of words (TF-IDF + logistic "
                               "regression), because 5 of the run's own model would cost 5 trainings; it cannot read word order")
     learning_curve: bool = flag(False, "would more labels help? the floors by number of training rows, on validation")
-    read_by: str = flag(None, "who read the 25 mistakes of the report; signs it without another look", metavar="NAME")
+    read_by: str = flag(None, "who read the 25 mistakes of the report (of the test set; with --split val or --data, of that one); "
+                        "signs it without another look", metavar="NAME")
     table: bool = flag(False, "print the runs' saved figures as a Markdown table; no test row is read")
     compare: str = flag(None, "another run, predicted on the same rows: is the difference more than chance?", metavar="RUN2")
     device: str = flag("auto", "auto, cuda, mps or cpu", choices=["auto", "cuda", "mps", "cpu"])
@@ -64,16 +65,16 @@ def main(argv: Sequence[str]) -> int:
     if flags.inspect is None and (flags.inspect_pair is not None or flags.layer is not None):
         raise UserError("--inspect-pair and --layer go with --inspect \"a text\".")
     families = [Family.load(f) for f in dict.fromkeys(folders)]
-    if flags.read_by and not all(f.reported() for f in families):
-        raise UserError("--read-by signs a report that was read: run evaluate.py first, read the mistakes in report.md, then sign.")
+    if flags.read_by and (flags.again or not all(f.reported(flags) for f in families)):
+        raise UserError("--read-by signs a report that was read: run evaluate.py without it, read the mistakes in report.md, then sign.")
     if flags.table:
         print_table(families)
     elif flags.inspect is not None:
         inspect(families, flags)
     elif flags.learning_curve:
         learning_curve(families, flags)
-    elif flags.read_by and not flags.again and flags.split == "test" and not flags.data:
-        sign(families, flags.read_by)
+    elif flags.read_by:
+        sign(families, flags)
     else:
         evaluate(families, flags)
     return 0
@@ -96,6 +97,7 @@ class Family:
         runs = [checkpoint.load_run(f) for f in seeds or [folder]]
         for run in runs:
             check_record(run)
+            run.info["wiring"] = run.info.get("wiring") or checkpoint.read_wiring(run.folder, run.info["flags"])
         read_figures(folder)  # a damaged one is named now, before the test set is looked at
         best = best_seed(folder, say_on_stderr) if seeds else folder
         return cls(folder, runs, next(run for run in runs if run.folder == best))
@@ -104,10 +106,10 @@ class Family:
         """A block of the folder's metrics.json, None where there is none yet."""
         return read_figures(self.folder).get(key)
 
-    def reported(self) -> bool:
-        """Whether the test set was looked at and the report on it written."""
-        figures = self.saved("test")
-        return figures is not None and "unfinished" not in figures
+    def reported(self, flags: Flags) -> bool:
+        """Whether the report that these flags ask for was written, to its end."""
+        out, source = place(self.folder, flags)
+        return "unfinished" not in read_figures(out).get(source, {"unfinished": "not begun"}) and (out / "report.md").is_file()
 
 
 def read_figures(folder: Path) -> dict[str, dict]:
@@ -230,7 +232,7 @@ def evaluate(families: list[Family], flags: Flags) -> None:
     with look_accounted_for(families, flags) as kept:
         if flags.split == "test" or flags.data:
             for fingerprint in fingerprints:
-                fingerprints[fingerprint] = ledger.record(fingerprint, [str(f.folder) for f in families])
+                fingerprints[fingerprint] = ledger.record(fingerprint, [*(str(f.folder) for f in families), *([flags.compare] if flags.compare else [])])
         for (family, split, _, _), figures in zip(scored, plain):
             figures["looks"] = fingerprints[split.fingerprint()]
             out, source = place(family.folder, flags)
@@ -246,9 +248,9 @@ def evaluate(families: list[Family], flags: Flags) -> None:
 def plain_figures(family: Family, split: Split, predictions: list[Prediction], flags: Flags) -> dict[str, Any]:
     """What is known from the predictions alone: kept as soon as the look is counted, whatever happens to the analysis."""
     best = next(p for p in predictions if p.run is family.best)
-    figures = {**best.summary(split), "baselines": {}, "source": place(family.folder, flags)[1],
-               "data": flags.data or best.run.info["data"]["name"], "run_json": str(best.run.folder / "run.json"),
-               "read_by": flags.read_by or (family.saved("test") or {}).get("read_by")}
+    out, source = place(family.folder, flags)
+    figures = {**best.summary(split), "baselines": {}, "source": source, "data": flags.data or best.run.info["data"]["name"],
+               "run_json": str(best.run.folder / "run.json"), "read_by": read_figures(out).get(source, {}).get("read_by")}
     return figures | ({"seeds": over_seeds(predictions, split, best)} if len(predictions) > 1 else {})
 
 
@@ -361,8 +363,6 @@ def write_report(family: Family, split: Split, dataset: Dataset | None, predicti
     figures = plain | measure(best, split, plain, dataset, bench)
     if flags.compare:
         figures["compare"] = compare(best, split, flags)
-    if (curve := family.saved("learning_curve")) is not None:
-        figures["learning_curve"] = curve
     found = errors.analyse(best.predictor, split, best.probs, train=dataset.train if dataset else None,
                            train_length_info=best.run.info["data"]["lengths"], label_errors=flags.label_errors,
                            split_name=source, quiet=flags.quiet)
@@ -371,7 +371,7 @@ def write_report(family: Family, split: Split, dataset: Dataset | None, predicti
     pictures = draw(out, best, split, figures)
     text = report.markdown(family.folder, best.run.info, figures, pictures, [found.markdown, behaved.markdown])
     write_csv(out / "errors.csv", ERROR_COLUMNS, ([r[c] for c in ERROR_COLUMNS] for r in [*found.rows, *found.train_rows]))
-    write_atomic(out / "report.md", report.keep_attention(out / "report.md", text))
+    write_atomic(out / "report.md", report.keep_sections(out / "report.md", text))
     save_figures(out, source, figures)
     for prediction in predictions if len(predictions) > 1 and source == "test" else []:
         save_figures(prediction.run.folder, source, {**prediction.summary(split), "baselines": figures["baselines"],
@@ -623,10 +623,7 @@ def draw(out: Path, best: Prediction, split: Split, figures: dict[str, Any]) -> 
         jobs["precision_recall"] = lambda f: plots.precision_recall(f, curve, labels[1], points)
     for name, draw_it in cli.progress(jobs.items(), desc="pictures", unit="picture", quiet=True):
         draw_it(out / f"{name}.png")
-    pictures = {name: f"{name}.png" for name in jobs}
-    if "learning_curve" in figures and (out / "learning_by_size.png").is_file():
-        pictures["learning_by_size"] = "learning_by_size.png"
-    return pictures
+    return {name: f"{name}.png" for name in jobs}
 
 
 # ── what looks at no test row ────────────────────────────────────────────────────────────────────────────────────
@@ -636,17 +633,24 @@ def print_table(families: list[Family]) -> None:
     print(report.comparison_table([(str(f.folder), f.best.info, f.saved("test")) for f in families]))
 
 
-def sign(families: list[Family], name: str) -> None:
+def sign(families: list[Family], flags: Flags) -> None:
     """Put down who read the mistakes, in metrics.json and in the report's living table."""
     for family in families:
-        figures = {**family.saved("test"), "read_by": name}
-        path = family.folder / "report.md"
-        if not path.is_file():
-            raise UserError(f"{path} is gone, so there is nothing {name} can have read; evaluate again with --again.")
-        section = report.done_section(family.folder, family.best.info, figures)
-        write_atomic(path, report.replace_done_section(path.read_text(encoding="utf-8"), section))
-        save_figures(family.folder, "test", figures)
-        print(f"read by     {name}: {path}")
+        out, source = place(family.folder, flags)
+        save_figures(out, source, {**read_figures(out)[source], "read_by": flags.read_by})
+        amend_report(family, out, source)
+        print(f"read by     {flags.read_by}: {out / 'report.md'}")
+
+
+def amend_report(family: Family, out: Path, source: str, title: str = "", text: str = "") -> Path:
+    """Bring the living table of the report in `out` up to date and put in the section `title`, if one is given."""
+    path = out / "report.md"
+    whole = path.read_text(encoding="utf-8") if path.is_file() else ""
+    figures = read_figures(out).get(source, {})
+    if report.BEGIN in whole and "batch_difference" in figures:
+        whole = report.replace_done_section(whole, report.done_section(family.folder, family.best.info, figures))
+    write_atomic(path, report.with_section(whole, title, text) if title else whole)
+    return path
 
 
 def inspect(families: list[Family], flags: Flags) -> None:
@@ -658,9 +662,8 @@ def inspect(families: list[Family], flags: Flags) -> None:
         believed = attention.faithfulness(predictor, val.texts, val.pairs, quiet=flags.quiet)
         for line in [*seen.lines, "", *believed.lines]:
             print(line)
-        path = family.folder / "report.md"
-        before = path.read_text(encoding="utf-8") if path.is_file() else ""
-        write_atomic(path, report.with_attention(before, seen.markdown, believed.markdown))
+        path = amend_report(family, family.folder, "test", "Attention", f"{seen.markdown.strip()}\n\n### Which map to believe, on "
+                            f"validation\n\n{believed.markdown.strip()}")
         print(f"picture     {seen.png}\nreport      {path}")
 
 
@@ -687,8 +690,9 @@ def learning_curve(families: list[Family], flags: Flags) -> None:
         save_figures(family.folder, "learning_curve", {"curves": curves, "finding": finding})
         for name, points in curves.items():
             print(f"{name:<11} " + "  ".join(f"{n:,}: {f1:.4f}" for n, f1 in points))
-        print(finding)
-        print(f"picture     {family.folder / 'learning_by_size.png'}")
+        path = amend_report(family, family.folder, "test", "Would more labels help?", report.escape(finding) + "\n\n![macro-F1 by number of "
+                            "training rows](learning_by_size.png)")
+        print(f"{finding}\npicture     {family.folder / 'learning_by_size.png'}\nreport      {path}")
 
 
 if __name__ == "__main__":

@@ -764,7 +764,7 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
                        "trained": sum(p.numel() for p in model.parameters() if p.requires_grad)},
         "seconds": at.seconds, "peak_memory_bytes": devices.peak_memory(device), "device": str(device),
         "precision": precision, "effective_batch": effective_batch, "looked_at_by": flags.looked_at_by,
-        "wiring": read_wiring(out, flags),
+        "wiring": checkpoint.read_wiring(out, dataclasses.asdict(flags)),
     }
     # The same code that will serve scores validation once more, in fp32: these are the figures that are kept.
     predictor = Predictor.from_parts(model, task.tokenizer, info, name=str(out), device=str(device))
@@ -849,16 +849,6 @@ def wiring_verdict(flags: Flags, at: Progress) -> dict[str, Any]:
     epoch, loss = at.history[-1]
     return {"n": flags.overfit, "loss": loss, "epochs": epoch, "ok": loss < OVERFIT_LOSS,
             **{k: getattr(flags, k) for k in ("data", "model", "head")}}
-
-
-def read_wiring(out: Path, flags: Flags) -> dict[str, Any] | None:
-    """The record of an earlier `--overfit` with the same data, model and head, if there is one."""
-    for folder in (out, out.parent):  # a seed's folder lies in its family's
-        if (folder / "wiring.json").is_file():
-            found = read_json(folder / "wiring.json", "record of the wiring check")
-            if all(found.get(k) == getattr(flags, k) for k in ("data", "model", "head")):
-                return found
-    return None
 
 
 def ended(run: Path, flags: Flags) -> bool:

@@ -86,6 +86,16 @@ def seal_run(folder: str | os.PathLike, info: dict[str, Any], files: list[str]) 
     clear_state(folder)
 
 
+def read_wiring(folder: str | os.PathLike, flags: dict[str, Any]) -> dict[str, Any] | None:
+    """The record that `train.py --overfit` left in a run's folder, if it was of the same data, model and head."""
+    for place in (Path(folder), Path(folder).parent):  # a seed's folder lies in its family's
+        if (place / "wiring.json").is_file():
+            found = read_json(place / "wiring.json", "record of the wiring check")
+            if isinstance(found, dict) and all(found.get(k) == flags[k] for k in ("data", "model", "head")):
+                return found
+    return None
+
+
 # ---------------------------------------------------------------------- resumable states
 
 def _plain(value: Any) -> Any:

@@ -120,6 +120,8 @@ def _train_rows(train: Split, found: Any, rows: Rows) -> list[dict[str, Any]]:
 # ── in words ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 def _rates(h: Hypothesis) -> str:
+    if h.p_value is None:  # label noise: a suspect row is an error almost by definition, so there is nothing to compare
+        return f"{h.counts[0]:,} of {h.counts[1]:,} errors ({h.rate_errors:.1%})"
     low, high = h.interval
     return (f"{h.rate_errors:.1%} of errors against {h.rate_correct:.1%} of correct rows "
             f"(difference {h.difference:+.1%}, 95 % interval {low:+.1%} to {high:+.1%})")
@@ -127,7 +129,7 @@ def _rates(h: Hypothesis) -> str:
 
 def _lines(rows: Rows, hypotheses: list[Hypothesis], figures: dict[str, Any], train_note: str) -> list[str]:
     errors = int(rows.wrong.sum())
-    lines = [f"{errors} errors in {len(rows)} rows ({errors / max(1, len(rows)):.1%})."]
+    lines = [f"{errors:,} errors in {len(rows):,} rows ({errors / max(1, len(rows)):.1%})."]
     named = [h for h in hypotheses if h.named]
     tested = sum(h.p_value is not None for h in hypotheses)
     lines.append(f"Failure modes named: {len(named)} of {tested + 1} examined" + (":" if named else "."))
@@ -164,9 +166,10 @@ def _modes_markdown(report: ErrorReport) -> str:
 
 
 def _tests_markdown(hypotheses: list[Hypothesis]) -> str:
-    rows = [[escape(h.name), f"{h.counts[0]}/{h.counts[1]} = {h.rate_errors:.1%}",
-             f"{h.counts[2]}/{h.counts[3]} = {h.rate_correct:.1%}", f"{h.difference:+.1%}", "{:+.1%} … {:+.1%}".format(*h.interval),
-             "–" if h.p_adjusted is None else f"{h.p_adjusted:.2g}", "yes" if h.named else "no"] for h in hypotheses]
+    rows = [[escape(h.name), f"{h.counts[0]:,}/{h.counts[1]:,} = {h.rate_errors:.1%}",
+             f"{h.counts[2]:,}/{h.counts[3]:,} = {h.rate_correct:.1%}",
+             *(["–"] * 3 if h.p_value is None else [f"{h.difference:+.1%}", "{:+.1%} … {:+.1%}".format(*h.interval), f"{h.p_adjusted:.2g}"]),
+             "yes" if h.named else "no"] for h in hypotheses]
     return ("### Everything that was tested\n\n"
             "Rates among errors and among correct rows, with Newcombe's 95 % interval of the difference. p: exact one-sided "
             "test within true label and length, after Holm's correction inside the family. Named below p = "
@@ -180,8 +183,10 @@ def _would_keep_markdown(figures: dict[str, Any]) -> str:
     t = figures.get("truncation")
     if not t:
         return ""
-    text = (f"### Truncation\n\n{t['cut']} of {figures['n']} texts are longer than --max-len {t['max_len']} and were cut "
-            f"(--truncate {t['truncate']}); {t['cut_errors']} of them are errors.")
+    if not t["cut"]:
+        return f"### Truncation\n\nNo text lost a token: --max-len {t['max_len']}, --truncate {t['truncate']}."
+    text = (f"### Truncation\n\n{t['cut']:,} of {figures['n']:,} texts are longer than --max-len {t['max_len']} and were cut "
+            f"(--truncate {t['truncate']}); {t['cut_errors']:,} of them are errors.")
     for other, w in t["would_keep"].items():
         low, high = w["accuracy_gain_ci95"]
         text += (f"\n- Cut with `{other}` instead: {w['mended']:.1%} of {w['errors_tried']} errors become right, "
@@ -191,9 +196,10 @@ def _would_keep_markdown(figures: dict[str, Any]) -> str:
 
 
 def _length_markdown(figures: dict[str, Any]) -> str:
-    rows = [[f"{b['low']}–{b['high']}" if b["high"] else f"{b['low']} and more", b["n"], b["errors"], f"{b['accuracy']:.3f}",
+    rows = [[f"{b['low']}–{b['high']}" if b["high"] else f"{b['low']} and more", f"{b['n']:,}", f"{b['errors']:,}", f"{b['accuracy']:.3f}",
              "{:.3f}–{:.3f}".format(*b["accuracy_ci95"])] for b in figures["length_bins"]]
-    return "### Accuracy by length\n\n" + table(["tokens", "rows", "errors", "accuracy", "95 % interval"], rows)
+    picture = "\n\n![error rate by length](length_errors.png)" if rows else ""  # drawn by whoever writes the report
+    return "### Accuracy by length\n\n" + table(["tokens", "rows", "errors", "accuracy", "95 % interval"], rows) + picture
 
 
 def _confusions_markdown(figures: dict[str, Any]) -> str:

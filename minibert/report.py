@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -163,7 +164,8 @@ def markdown(folder: Path, info: dict[str, Any], figures: dict[str, Any], pictur
     """The whole report. `pictures`: name → file beside it; `appendix`: sections of other rooms (errors, behaviour)."""
     picture = lambda name, words: f"![{words}]({pictures[name]})" if name in pictures else ""
     sections = [
-        f"# {escape(info['model'])} on {escape(figures['data'])}: {figures['source']}",
+        f"# {escape(info['model'])} on {escape(figures['data'])}: " + {"test": "the test rows", "val": "the validation rows"}.get(
+            figures["source"], f"a file scored after training on {escape(info['data']['name'])}"),
         done_section(folder, info, figures),
         _number_section(figures),
         _arithmetic_section(figures),
@@ -180,8 +182,7 @@ def markdown(folder: Path, info: dict[str, Any], figures: dict[str, Any], pictur
         _drift_section(figures),
         _training_section(info, figures), picture("learning_curves", "learning curves"),
         picture("length_histogram", "token lengths of the training texts"),
-        _size_section(figures), picture("learning_by_size", "macro-F1 by number of training rows"),
-        *appendix, picture("length_errors", "error rate by length"),
+        *appendix,
     ]
     return "\n\n".join(s.rstrip() for s in sections if s) + "\n"
 
@@ -351,11 +352,6 @@ def _training_section(info: dict[str, Any], figures: dict[str, Any]) -> str:
             f"{info['best_epoch']}.{corrected}")
 
 
-def _size_section(figures: dict[str, Any]) -> str:
-    c = figures.get("learning_curve")
-    return f"## Would more labels help?\n\n{escape(c['finding'])}" if c else ""
-
-
 # ── the definition of done ───────────────────────────────────────────────────────────────────────────────────────
 
 def done_section(folder: Path, info: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -378,6 +374,7 @@ def done_rows(folder: Path, info: dict[str, Any], figures: dict[str, Any]) -> li
     looks, read_by = figures["looks"], figures.get("read_by")
     recipe = flags["warmup_ratio"] > 0 and flags["max_grad_norm"] > 0
     alone = figures["batch_difference"]
+    which = {"val": " --split val", "file": f" --data {shlex.quote(figures['data'])}"}.get(figures["source"], "")
     return [
         ("data looked at", bool(info.get("looked_at_by")),
          f"twenty examples read by {escape(info['looked_at_by'])}" if info.get("looked_at_by") else
@@ -399,7 +396,7 @@ def done_rows(folder: Path, info: dict[str, Any], figures: dict[str, Any]) -> li
          f"{figures['seeds']['macro_f1']['spread']:.4f}" if seeds > 1 else
          f"`{replay} --seeds 42 43 44 --out {folder}-seeds`"),
         ("errors read", bool(read_by), f"the most confident mistakes were read by {escape(read_by)}" if read_by else
-         f"read the mistakes below, then `python evaluate.py {folder} --read-by NAME`"),
+         f"read the mistakes below, then `python evaluate.py {folder}{which} --read-by NAME`"),
         ("batched, capped serving", alone is not None and alone < 1e-4,
          (f"alone and in a batch the probabilities of {figures['batch_tried']} texts differ by at most {alone:.1e}; " if alone is not None else "")
          + f"`python serve.py {folder}` batches under caps"),
@@ -446,23 +443,24 @@ def _mean_or_value(test: dict[str, Any], name: str) -> str:
     return f"{test[name]:.4f}"
 
 
-# ── attention, written by --inspect into the same report ─────────────────────────────────────────────────────────
+# ── what --inspect and --learning-curve add to the same report ───────────────────────────────────────────────────
 
-ATTENTION = "<!-- attention: begin -->", "<!-- attention: end -->"
-
-
-def with_attention(text: str, inspection: str, faithfulness: str) -> str:
-    """A report (or an empty one) with its section on attention in place of the one before."""
-    head, begin, rest = text.partition(ATTENTION[0])
-    tail = rest.partition(ATTENTION[1])[2] if begin else ""
-    section = f"## Attention\n\n{inspection.strip()}\n\n### Which map to believe, on validation\n\n{faithfulness.strip()}"
-    return f"{head.rstrip()}\n\n{ATTENTION[0]}\n{section}\n{ATTENTION[1]}\n{tail.lstrip()}".lstrip()
+def with_section(text: str, title: str, body: str) -> str:
+    """A report (or an empty one) with this section in place of the one of the same title."""
+    begin, end = _marks(title)
+    head, found, rest = text.partition(begin)
+    tail = rest.partition(end)[2] if found else ""
+    return f"{head.rstrip()}\n\n{begin}\n## {title}\n\n{body.strip()}\n{end}\n{tail.lstrip()}".lstrip()
 
 
-def keep_attention(path: Path, text: str) -> str:
-    """A new report with the section on attention that the one at `path` may hold."""
+def keep_sections(path: Path, text: str) -> str:
+    """A new report with the sections that were added to the one at `path`."""
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    _, begin, rest = before.partition(ATTENTION[0])
-    if not begin:
-        return text
-    return text + f"\n{begin}{rest.partition(ATTENTION[1])[0]}{ATTENTION[1]}\n"
+    for begin in re.findall(r"<!-- added: .* -->", before):
+        end = begin.replace("added:", "end of:")
+        text += f"\n{begin}{before.partition(begin)[2].partition(end)[0]}{end}\n"
+    return text
+
+
+def _marks(title: str) -> tuple[str, str]:
+    return f"<!-- added: {title} -->", f"<!-- end of: {title} -->"

@@ -299,6 +299,7 @@ def test_a_family_is_one_look_with_mean_spread_and_worst(family, tmp_path, capsy
 
 def test_compare_with_another_run(run, family, capsys):
     go(run, "--compare", family / "seed-2")
+    assert ledger.looks(json.loads((run / "run.json").read_text())["data"]["fingerprint"]["test"])[0]["runs"] == [str(run), str(family / "seed-2")]
     c, got = figures_of(run)["compare"], figures_of(run)
     assert c["accuracy"]["difference"] == pytest.approx(got["accuracy"] - c["figures"]["accuracy"])
     assert "compare     minus" in capsys.readouterr().out and "## Compared with" in (run / "report.md").read_text()
@@ -322,6 +323,26 @@ def test_the_living_table_and_its_signature(run, capsys):
     text = (run / "report.md").read_text()
     assert "| errors read | done | the most confident mistakes were read by Ann &lt;b&gt; |" in text and text.count(report.BEGIN) == 1
     assert len(ledger.looks(json.loads((run / "run.json").read_text())["data"]["fingerprint"]["test"])) == 1
+    with pytest.raises(UserError, match="--read-by signs a report that was read"):  # nobody has read the one of validation
+        go(run, "--split", "val", "--read-by", "Ann")
+    go(run, "--split", "val")
+    text = (run / "val" / "report.md").read_text()
+    assert f"`python evaluate.py {run} --split val --read-by NAME`" in text
+    go(run, "--split", "val", "--read-by", "Bob")
+    assert "| errors read | done |" in (run / "val" / "report.md").read_text() and figures_of(run)["read_by"] == "Ann <b>"
+
+
+def test_a_wiring_check_made_after_training_counts(run):
+    go(run)
+    assert "| wiring checked | **not yet** |" in (run / "report.md").read_text()
+    flags = json.loads((run / "run.json").read_text())["flags"]
+    wiring = {"n": 50, "loss": 0.004, "ok": True, **{k: flags[k] for k in ("data", "model", "head")}}
+    (run / "wiring.json").write_text(json.dumps({**wiring, "data": "other.csv"}))
+    go(run, "--read-by", "Ann")
+    assert "| wiring checked | **not yet** |" in (run / "report.md").read_text()
+    (run / "wiring.json").write_text(json.dumps(wiring))
+    go(run, "--read-by", "Ann")
+    assert "| wiring checked | done | 50 texts driven to a loss of 0.0040 |" in (run / "report.md").read_text()
 
 
 # ── looking without looking ──────────────────────────────────────────────────────────────────────────────────────
@@ -345,6 +366,12 @@ def test_learning_curve_uses_validation(run, capsys):
     assert [n for n, _ in curve["nb"]] == [20, 40, 80, 160, 320] and curve[str(run)] == [[320, figures_of(run, "val")["macro_f1"]]]
     assert "From half" in capsys.readouterr().out and (run / "learning_by_size.png").is_file()
     assert "test" not in json.loads((run / "metrics.json").read_text())
+    go(run, "--inspect", "the plot was dull")
+    go(run)  # both sections are kept in the report of the first look
+    go(run, "--learning-curve")  # and one is not added twice
+    text = (run / "report.md").read_text()
+    assert text.count("## Would more labels help?") == text.count("(learning_by_size.png)") == text.count("## Attention") == 1
+    assert text.index("## The number") < text.index("## Attention")
 
 
 # ── a new file ───────────────────────────────────────────────────────────────────────────────────────────────────
