@@ -209,6 +209,27 @@ def test_truncation_that_does_no_harm_is_not_named(tokenizer):
     assert analyse(counter(tokenizer, max_len=20, truncate="left"), split_of(texts, labels[:200])).figures["truncation"]["cut"] == 200
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_words_of_long_texts_are_not_blamed_for_what_cutting_did(tokenizer, seed):
+    """"zebra" stands in most long texts and in few short ones; the long ones are wrong because their verdict was cut off."""
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for i in range(600):
+        (text,), (label,) = (part[-1:] for part in sentences(i % 2 + 1, seed=1000 * seed + i, length=int(rng.integers(20, 40)) if i % 3 == 0 else 8))
+        words = text.split()
+        if rng.random() < (0.9 if i % 3 == 0 else 0.1):
+            words.insert(0, "zebra")
+        texts.append(" ".join(words))
+        labels.append(label)
+    split, predictor = split_of(texts, labels), counter(tokenizer, max_len=16)
+    report = analyse(predictor, split)
+    assert "truncation" in names(report) and not [n for n in names(report) if "zebra" in n]
+    rows = failure_modes.look_at(predictor, split, predictor.probabilities(texts))
+    vectorizer, matrix = failure_modes.tfidf(rows)
+    by_label_alone = failure_modes.word_hypotheses(rows, vectorizer, matrix, rows.truth)
+    assert any("zebra" in h.name and h.named for h in by_label_alone)  # what the strata of length and cut are for
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_planted_cause_is_named_and_an_irrelevant_feature_is_not(tokenizer, seed):
     """Negation turns the label, which a word counter cannot see; "zebra" stands anywhere and does nothing."""
@@ -263,6 +284,9 @@ def test_label_noise_is_named_for_a_good_model_only(tokenizer):
     report = analyse(counter(tokenizer), split_of(texts, labels))
     assert "label noise" in names(report)
     assert {r["row"] for r in report.rows[:12]} == set(range(2, 14)) and report.rows[0]["suspicion"] > 0.8
+    # a suspect row is an error almost by definition: no rate among correct rows is set beside it
+    assert "  label noise: 12 of 12 errors (100.0%)" in report.lines and "| 12/12 = 100.0% | 0/288 = 0.0% | – | – | – | yes |" in report.markdown
+    assert "No text lost a token: --max-len 64, --truncate right." in report.markdown
     labels[:] = np.random.default_rng(0).integers(0, 2, 300)
     assert "label noise" not in names(analyse(counter(tokenizer), split_of(texts, labels)))
 
@@ -279,7 +303,7 @@ def test_report_shows_25_confident_mistakes_in_full_and_no_markup_of_the_users(t
     first = min(report.rows, key=lambda r: (-r["confidence"], r["row"]))
     assert f"**1.** row {first['row']}" in report.markdown and first["text"].split(" <")[0] in report.markdown
     assert len(report.rows) == report.figures["errors"] and list(report.rows[0]) == [
-        "row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
+        "split", "row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
     assert [r["suspicion"] for r in report.rows] == sorted((r["suspicion"] for r in report.rows), reverse=True)
 
 
@@ -299,7 +323,13 @@ def test_figures_are_strict_json(tokenizer):
     report = analyse(counter(tokenizer, max_len=8), split_of(texts, labels), train=split_of(texts, labels), label_errors=True)
     json.dumps(report.figures, allow_nan=False)
     json.dumps(report.rows + report.train_rows, allow_nan=False)
-    assert report.figures["train_label_errors"]["n"] == 60 and all(r["correction"] == "" for r in report.train_rows)
+    found = report.figures["train_label_errors"]
+    assert found["n"] == 60 and 0 < found["agreement"] <= 1 and all(r["correction"] == "" for r in report.train_rows)
+    assert {r["split"] for r in report.rows} == {"test"} and {r["split"] for r in report.train_rows} == {"train"}
+    # the reader is told which model was refitted, why that one, and what it cannot see
+    for words in ("5 refits of TF-IDF + logistic regression", "would cost 5 trainings", "cannot read word order",
+                  f"agree with {found['agreement']:.1%} of the given labels"):
+        assert words in report.markdown and words in "\n".join(report.lines)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 25])
