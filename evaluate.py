@@ -239,7 +239,7 @@ def evaluate(families: list[Family], flags: Flags) -> None:
             save_figures(out, source, {**figures, "unfinished": "the analysis did not end; report.md is not of these figures"})
             kept.append(out / "metrics.json")
         for (family, split, dataset, predictions), figures in zip(scored, plain):
-            said += write_report(family, split, dataset, predictions, figures, bench)
+            said += [f"run         {family.folder}"] * (len(families) > 1) + write_report(family, split, dataset, predictions, figures, bench)
     print(*said, sep="\n")
     if len(families) > 1 and flags.split == "test" and not flags.data:
         print_table(families)

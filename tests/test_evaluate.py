@@ -176,7 +176,8 @@ def test_validation_is_not_a_look(run, capsys):
 def test_several_runs_in_one_call_are_one_look(run, family, tmp_path, capsys):
     other = Path(shutil.copytree(family / "seed-2", tmp_path / "other"))
     go(run, other)
-    assert "| model | test accuracy |" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.index(f"run         {run}\ntest ") < said.index(f"run         {other}\ntest ") < said.index("| model | test accuracy |")
     assert figures_of(run)["looks"] == figures_of(other)["looks"] == 1
 
 
