@@ -11,13 +11,18 @@ and runs them on the one thread that owns the model. This file says what is serv
 
 from __future__ import annotations
 
+import os
+import signal
+
+if __name__ == "__main__":  # most of the start is the import of torch: a signal then has nothing to wait for either
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+
 import base64
 import hashlib
 import json
-import os
 import re
 import resource
-import signal
 import socket
 import sys
 import threading
@@ -41,6 +46,10 @@ from minibert.predictor import FAST_TOLERANCE, Predictor, Window
 from minibert.server import ClientLeft, Connection, HTTPError, Limits, Request, Response, Server
 
 PAGE = Path(minibert.__file__).parent / "page.html"
+A_DAY = 86_400  # seconds; somewhat longer waits overflow in the system's calls
+MAY_BE_0 = ("port", "batch_wait_ms", "explain_queue")
+MOST = {"port": 65_535, "threads": 1024}  # other whole numbers: 2**30
+LOG_SECONDS = 0.5  # a line that stderr does not take for so long is dropped
 
 
 @dataclass
@@ -59,6 +68,7 @@ class Flags:
     batch_tokens: int = cli.flag(None, "tokens in one batch, padding included; by default what suits the device", type=int)
     batch_wait_ms: float = cli.flag(4.0, "how long a request waits for company, if the batch before had any")
     explain_tokens: int = cli.flag(128, "tokens of a text that /explain looks at")
+    explain_queue: int = cli.flag(8, "texts that may wait for an explanation; past it 503")
     header_seconds: float = cli.flag(10.0, "for a client to send its request line and headers")
     body_seconds: float = cli.flag(20.0, "for a client to send its body")
     write_seconds: float = cli.flag(20.0, "for a client to take its answer")
@@ -72,11 +82,14 @@ class Flags:
     def check(self) -> None:
         """Raises UserError for a value that could not work."""
         for name, value in vars(self).items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0 or \
-                    name.startswith("max_") and value < 1 or name.endswith("_seconds") and value <= 0:
-                raise UserError(f"--{name.replace('_', '-')} is {value}; it must be above 0.")
-        if self.port > 65_535:
-            raise UserError(f"--port is {self.port}; ports end at 65535.")
+            shown, most = f"--{name.replace('_', '-')} is {value}", MOST.get(name, 2**30)
+            # Asked for what is right, because nan is neither below nor above anything.
+            if isinstance(value, float) and not (0 < value <= A_DAY or value == 0 and name in MAY_BE_0):
+                raise UserError(f"{shown}; it must be above 0 and at most {A_DAY}.")
+            if isinstance(value, int) and not isinstance(value, bool) and not (name not in MAY_BE_0) <= value <= most:
+                raise UserError(f"{shown}; it must be from {int(name not in MAY_BE_0)} to {most}.")
+        if not self.host:
+            raise UserError("--host is empty; 127.0.0.1 listens to this machine alone, 0.0.0.0 to every machine.")
         if not 5 <= self.explain_tokens <= self.queue_tokens:
             raise UserError(f"--explain-tokens is {self.explain_tokens}; it must be from 5 to --queue-tokens "
                             f"{self.queue_tokens}.")
@@ -97,8 +110,10 @@ class Service:
                                self.metrics.batch)
         self.connections: Callable[[], int] = lambda: 0
         self.stopping = False
-        # An explanation reads the text once for each of its tokens. One at a time leaves the queue to the others.
+        # An explanation reads the text once for each of its tokens. One at a time leaves the queue to the others, and
+        # few may wait for their turn, or they would hold all connections.
         self.explaining = threading.Semaphore(1)
+        self.explanations = threading.Semaphore(1 + flags.explain_queue)
         self.page, self.page_policy = load_page()
         self.routes: dict[str, dict[str, Callable[[Request], Response]]] = {
             "/": {"GET": self.get_page}, "/health": {"GET": self.health}, "/metrics": {"GET": self.get_metrics},
@@ -197,15 +212,21 @@ class Service:
         self._check_text(item, "text")
         text, pair = item if self.predictor.takes_pairs else (item, None)
         seconds = self.flags.answer_seconds
-        if not self.explaining.acquire(timeout=seconds):
-            raise HTTPError(503, "others are being explained; try again later.", {"Retry-After": "5"})
+        busy = HTTPError(503, "others are being explained; try again later.", {"Retry-After": "5"})
+        if not self.explanations.acquire(blocking=False):
+            raise busy
         try:
-            explanation = self._in_turn(lambda: attention.explain(
-                self.predictor, text, max_tokens=self.flags.explain_tokens, pair=pair,
-                logits_of=lambda windows: self._by_and_by(windows, request),
-                on_model=lambda work: self.batcher.call(work, self.flags.explain_tokens, seconds, request.gone)))
+            if not self.explaining.acquire(timeout=seconds):
+                raise busy
+            try:
+                explanation = self._in_turn(lambda: attention.explain(
+                    self.predictor, text, max_tokens=self.flags.explain_tokens, pair=pair,
+                    logits_of=lambda windows: self._by_and_by(windows, request),
+                    on_model=lambda work: self.batcher.call(work, self.flags.explain_tokens, seconds, request.gone)))
+            finally:
+                self.explaining.release()
         finally:
-            self.explaining.release()
+            self.explanations.release()
         return Response(explanation, log={"texts": 1, "tokens": len(explanation["tokens"])})
 
     def _by_and_by(self, windows: Sequence[Window], request: Request) -> np.ndarray:
@@ -377,14 +398,14 @@ class Metrics:
         for name, (kind, help_text) in self.HELP.items():
             lines += [f"# HELP minibert_{name} {help_text}", f"# TYPE minibert_{name} {kind}"]
             for (_, labels), value in sorted((k, v) for k, v in values.items() if k[0] == name):
-                lines.append(f"minibert_{name}{'{' + labels + '}' if labels else ''} {value:.10g}")
+                lines.append(f"minibert_{name}{'{' + labels + '}' if labels else ''} {value:.15g}")
             for (_, labels), counts in sorted((k, v) for k, v in histograms.items() if k[0] == name):
                 comma, total = labels and labels + ",", 0.0
                 for bound, count in zip((*self.BUCKETS[name], "+Inf"), counts):
                     total += count
-                    lines.append(f'minibert_{name}_bucket{{{comma}le="{bound}"}} {total:.10g}')
+                    lines.append(f'minibert_{name}_bucket{{{comma}le="{bound}"}} {total:.15g}')
                 tail = "{" + labels + "}" if labels else ""
-                lines += [f"minibert_{name}_sum{tail} {counts[-1]:.10g}", f"minibert_{name}_count{tail} {total:.10g}"]
+                lines += [f"minibert_{name}_sum{tail} {counts[-1]:.15g}", f"minibert_{name}_count{tail} {total:.15g}"]
         return "\n".join(lines) + "\n"
 
 
@@ -392,13 +413,17 @@ _log_lock = threading.Lock()
 
 
 def log(line: str) -> None:
-    """One line on stderr, whole, whatever other threads write; a closed stderr stops no request."""
-    with _log_lock:
-        try:
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            pass
+    """One line on stderr, whole, whatever other threads write. A stderr that is closed, full or read by nobody (a pipe
+    then blocks whoever writes) stops no request and no stop."""
+    if not _log_lock.acquire(timeout=LOG_SECONDS):
+        return
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+    finally:
+        _log_lock.release()
 
 
 # ---- start and stop ------------------------------------------------------------------------------------------
@@ -410,7 +435,7 @@ def bind(flags: Flags, service: Callable[[], Service]) -> Server:
     try:
         return Server((flags.host, flags.port), limits, lambda request: service().answer(request),
                       lambda *about: service().on_request(*about), lambda fault: service().on_fault(fault))
-    except OSError as e:
+    except (OSError, UnicodeError, TypeError) as e:  # the last two: a host that cannot be written as a domain name
         raise cannot_listen(flags, e) from None
 
 
@@ -424,16 +449,24 @@ def allow_open_files(flags: Flags) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (ValueError, OSError):
+        except (ValueError, OSError, OverflowError):
             raise UserError(f"--max-connections {flags.max_connections} needs {wanted} open files and the system allows "
                             f"{hard}; lower it, or raise the limit (ulimit -n).") from None
 
 
-def cannot_listen(flags: Flags, e: OSError) -> UserError:
-    if isinstance(e, socket.gaierror):
+def cannot_listen(flags: Flags, e: Exception) -> UserError:
+    if not isinstance(e, OSError) or isinstance(e, socket.gaierror):
         return UserError(f"--host {flags.host} is no address of this machine; 127.0.0.1 or 0.0.0.0 are.")
     return UserError(f"cannot listen on {flags.host} port {flags.port}: {(e.strerror or str(e)).lower()}; "
                      f"choose another with --port (0 takes a free one).")
+
+
+def announce(line: str) -> None:
+    """One line on stdout; one that is full, or whose reader has gone, does not stop a server."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would try again at its end
 
 
 def warm_up(predictor: Predictor) -> None:
@@ -472,8 +505,8 @@ def main(argv: Sequence[str]) -> int:
     service: Service | None = None
     with bind(flags, lambda: service) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: sys.exit(0))  # still loading: nothing to finish
-        predictor = Predictor(run, flags.device, flags.precision, flags.batch_tokens, flags.threads)
+            signal.signal(number, lambda *_: os._exit(0))  # still loading: nothing to finish
+        predictor = Predictor(run, flags.device, flags.precision, flags.batch_tokens, flags.threads, log)
         warm_up(predictor)
         service = Service(predictor, flags)
         service.connections = lambda: server.connections
@@ -489,17 +522,18 @@ def main(argv: Sequence[str]) -> int:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="accept", daemon=True).start()
         host, port = server.server_address[:2]
         host = f"[{host}]" if ":" in host else host
-        print(f"minibert: serving {predictor.name} ({len(predictor.labels)} labels, {predictor.device}, "
-              f"{predictor.precision}) at http://{host}:{port}/", flush=True)
+        announce(f"minibert: serving {predictor.name} ({len(predictor.labels)} labels, {predictor.device}, "
+                 f"{predictor.precision}) at http://{host}:{port}/")
         # Python runs its signal handlers on this thread, but the system may hand the signal to any other, which does
         # not wake this one: so it never sleeps for long.
         while not signals:
             time.sleep(0.1)
         finished: list[bool] = []
         threading.Thread(target=lambda: finished.append(stop(server, service)), name="stop", daemon=True).start()
-        while not finished:
+        until = time.monotonic() + flags.shutdown_seconds + 2
+        while not finished and time.monotonic() < until:
             time.sleep(0.1)
-    if not finished[0]:  # a thread still inside the model must not meet the interpreter's end
+    if finished != [True]:  # a thread still inside the model must not meet the interpreter's end
         log("minibert: stopped before every request in flight was answered.")
         os._exit(0)
     return 0

@@ -121,6 +121,9 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
 
     0 done · 2 the user's mistake (one sentence on stderr) · 1 our fault (traceback) · 130 interrupted.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed (`2>&-`): else the next file or socket gets its number, and all that is said
+            setattr(sys, name, open(os.devnull, mode))
     rank = os.environ.get("RANK")  # set by torchrun, which ends its processes with SIGTERM: those go without a word
     if rank is None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

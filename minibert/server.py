@@ -21,13 +21,17 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Callable, Mapping
 
 HEADER_BYTES = 65_536  # a request line (414) and all headers together (431)
 DRAIN_BYTES = 65_536  # an unread body up to this size is read and dropped; past it the connection is closed
-LINGER_SECONDS = 1.0  # how long a closing side reads on, so that the client sees the answer and no reset
+STOPPING_SECONDS = 0.1  # what a new connection has to send its first byte when the server is stopping
+LINGER_SECONDS = 1.0  # a closing side reads on until nothing comes for so long, so that the client sees the answer and no reset
 
+# One space between the words: a proxy in front may not split at the tabs and no-break spaces that Python splits at.
+REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [!-~]+ HTTP/1\.[0-9]\r?\n")
 # A name, a colon, a value in one line, or the empty line at the end.
 HEADER_LINE = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00\r\n]*)?\r?\n")
 
@@ -119,12 +123,12 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self.reader = DeadlineReader(self.request)
         self.rfile = io.BufferedReader(self.reader)
         self.idle_since: float | None = None  # set between requests
-        self.linger = False
+        self.linger = 0.0  # for how many seconds to read on at most before closing
         self.server.opened(self)
 
     def finish(self) -> None:
         if self.linger:
-            self._read_on()
+            self._read_on(self.linger)
 
     def handle(self) -> None:
         self.close_connection = False
@@ -139,8 +143,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
         """Whether a first byte came. A silent client is no request: it gets no answer."""
         self.reader.deadline, self.reader.allowance = time.monotonic() + seconds, HEADER_BYTES
         self.idle_since = time.monotonic()
-        if self.server.stopping:
-            return False
+        if self.server.stopping:  # what has been sent before the stop is answered, and nothing is waited for
+            self.reader.deadline = time.monotonic() + STOPPING_SECONDS
         try:
             return bool(self.rfile.peek(1))
         except (OSError, OverflowError):
@@ -166,7 +170,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
             response = Response({"error": e.message}, e.status, headers=e.headers)
             body = to_json(response.body)
         except TimeoutError:
-            self._refuse_rest()
+            self._refuse_rest(LINGER_SECONDS)  # it has had its time
             response = Response({"error": "the request did not arrive in time."}, 408)
             body = to_json(response.body)
         except (ClientLeft, ConnectionError):
@@ -181,7 +185,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         except OSError:  # it hung up while the answer was on its way
             response = None
         if response is None:
-            self.close_connection, self.linger = True, False
+            self.close_connection, self.linger = True, 0.0
         self.server.on_request(self, response, time.monotonic() - started)
 
     def _read_head(self) -> None:
@@ -190,6 +194,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self.raw_requestline = self._read_line(414, "the request line")
         if self.raw_requestline in (b"\r\n", b"\n"):  # some clients send an empty line after a body
             self.raw_requestline = self._read_line(414, "the request line")
+        if not REQUEST_LINE.fullmatch(self.raw_requestline):
+            raise HTTPError(400, "the request line is not that of HTTP/1.0 or HTTP/1.1.")
         lines = []
         while not lines or lines[-1] not in (b"\r\n", b"\n"):
             lines.append(self._read_line(431, "the header"))
@@ -227,8 +233,9 @@ class Connection(http.server.BaseHTTPRequestHandler):
         return True
 
     def _check_head(self) -> None:
-        if self.request_version == "HTTP/0.9":
-            raise HTTPError(400, "the request line has no HTTP version.")
+        # http.server knows a lone "close" or "keep-alive"; the header is a list, and may come in several lines.
+        options = {option.strip().lower() for line in self.headers.get_all("Connection", []) for option in line.split(",")}
+        self.close_connection = "close" in options or (self.request_version == "HTTP/1.0" and "keep-alive" not in options)
         hosts = self.headers.get_all("Host", [])
         if len(hosts) > 1 or (not hosts and self.request_version != "HTTP/1.0"):
             raise HTTPError(400, "the request needs exactly one Host header.")
@@ -284,17 +291,19 @@ class Connection(http.server.BaseHTTPRequestHandler):
 
     # ---- the answer ------------------------------------------------------------------------------------------
 
-    def _refuse_rest(self) -> None:
-        """What else comes on this connection cannot be understood: answer and close."""
-        self.close_connection = self.linger = True
+    def _refuse_rest(self, seconds: float | None = None) -> None:
+        """What else comes on this connection is not understood or not wanted: answer and close."""
+        self.close_connection = True
+        self.linger = self.server.limits.body_seconds if seconds is None else seconds
 
     def _send(self, response: Response, body: bytes | None) -> None:
         """Send the answer, and settle what to do with a body that nobody read."""
-        # A client still waiting for "100 Continue" may send its body or not: no telling where the next request starts.
-        if not self.body_read and (self.length > DRAIN_BYTES or self.expects_continue):
-            self._refuse_rest()
         if self.server.stopping:
             self.close_connection = True
+        # A client still waiting for "100 Continue" may send its body or not: no telling where the next request starts.
+        if not self.body_read and not self.linger and \
+                (self.close_connection or self.length > DRAIN_BYTES or self.expects_continue):
+            self._refuse_rest()
         head = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
                 f"Date: {self.date_time_string()}", "Server: minibert", "X-Content-Type-Options: nosniff"]
         if body is not None:
@@ -321,13 +330,17 @@ class Connection(http.server.BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def _read_on(self) -> None:
-        """Closing a socket with unread bytes resets it, and a reset can overtake the answer: read on for a moment."""
-        until = time.monotonic() + LINGER_SECONDS
+    def _read_on(self, seconds: float) -> None:
+        """Closing a socket with unread bytes resets it, and a reset can overtake the answer: read on for a while.
+
+        To the end of what the client sends, until it sends nothing for a moment, or for `seconds`: a client in the
+        middle of a long body looks for an answer only when all of it is sent.
+        """
+        until = time.monotonic() + seconds
         try:
             self.request.shutdown(socket.SHUT_WR)
-            while (left := until - time.monotonic()) > 0:
-                self.request.settimeout(left)
+            while (left := until - time.monotonic()) > 0 and not (self.server.stopping and left < seconds - LINGER_SECONDS):
+                self.request.settimeout(min(left, LINGER_SECONDS))
                 if not self.request.recv(65_536):
                     return
         except OSError:
@@ -405,7 +418,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def _turn_away(self, request: socket.socket) -> None:
         """503 without a thread and without waiting: this runs where connections are accepted."""
         body = to_json({"error": "the server has too many connections; try again later."})
-        head = (f"HTTP/1.1 503 Service Unavailable\r\nServer: minibert\r\nContent-Type: application/json\r\n"
+        head = (f"HTTP/1.1 503 Service Unavailable\r\nDate: {formatdate(usegmt=True)}\r\nServer: minibert\r\n"
+                f"X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n")
         request.setblocking(False)
         _quietly(request.send, head.encode("ascii") + body)
@@ -425,6 +439,20 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         _quietly(request.recv, 65_536)  # unread bytes would turn the close into a reset
         request.close()
 
+    def _accept_the_rest(self) -> None:
+        """Take what the system has already connected: closing the socket would reset those clients."""
+        _quietly(self.socket.setblocking, False)
+        for _ in range(self.request_queue_size):
+            try:
+                request, address = self.get_request()
+            except OSError:  # none left
+                return
+            try:
+                self.process_request(request, address)
+            except Exception:
+                self.handle_error(request, address)
+                self.shutdown_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """An exception outside of any request: a client's hang-up is none of ours, the rest is."""
         error = sys.exc_info()[1]
@@ -439,6 +467,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         until = time.monotonic() + seconds
         self.stopping = True  # from here on every answer says Connection: close
         self.shutdown()
+        self._accept_the_rest()
         self.server_close()
         with self._changed:
             for request, connection in self._open.items():

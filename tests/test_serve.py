@@ -397,6 +397,9 @@ def test_framing_that_cannot_be_trusted_is_refused_and_closed(shared, head, stat
 @pytest.mark.parametrize("line, status", [
     ("GET /" + "x" * 70_000 + " HTTP/1.1", 414), ("GET /health HTTP/2.0", 400), ("GET /health HTTP/1", 400), ("GET /health FTP/1.1", 400),
     ("GET /health", 400), ("GET", 400), ("\x16\x03\x01\x02\x00\x01", 400), ("GET /health HTTP/1.1 more", 400), ("GET  HTTP/1.1", 400),
+    ("GET\x0b/health\x0bHTTP/1.1", 400), ("GET\xa0/health HTTP/1.1", 400),
+    ("GET\t/health HTTP/1.1", 400), ("GET  /health HTTP/1.1", 400), ("GET /health HTTP/1.1 ", 400), (" GET /health HTTP/1.1", 400), ("GET /hea\x00lth HTTP/1.1", 400),
+    ("GE(T /health HTTP/1.1", 400), ("GET /\xe9 HTTP/1.1", 400), ("GET /health HTTP/0.8", 400), ("GET /health HTTP/01.1", 400), ("GET /health HTTP/1.10", 400),
     ("FROB /health HTTP/1.1", 405), ("get /health HTTP/1.1", 405), ("GET /health?x=1 HTTP/1.1", 200), ("GET http://example.org/health HTTP/1.1", 200),
     ("GET //health HTTP/1.1", 200), ("GET /health/ HTTP/1.1", 404), ("GET /%68ealth HTTP/1.1", 404), ("GET /../serve.py HTTP/1.1", 404),
     ("GET /health HTTP/1.7", 200),
@@ -426,6 +429,33 @@ def test_pipelined_requests_are_answered_in_order(shared):
     with Client(shared.port) as client:
         client.send(request_text('{"texts": ["a"]}') + request_text(path="/nothing") + request_text(method="GET", path="/health") + request_text("{"))
         assert [client.response()[0] for _ in range(4)] == [200, 404, 200, 400]
+
+
+def test_the_connection_header_is_a_list_and_may_come_in_lines(shared):
+    for version, value, open_ in (("1.1", "TE, close", False), ("1.1", "Close , TE", False), ("1.1", "keep-alive\r\nConnection: close", False),
+                                  ("1.1", "Upgrade, closed", True), ("1.0", "TE, Keep-Alive", True), ("1.0", "TE", False)):
+        with Client(shared.port) as client:
+            client.send(f"GET /health HTTP/{version}\r\nHost: x\r\nConnection: {value}\r\n\r\n")
+            assert (client.response()[1].get("connection") != "close") == open_, value
+            assert open_ or client.closed()
+
+
+@pytest.mark.parametrize("head, length, status", [
+    ("POST /nothing HTTP/1.1\r\nConnection: close\r\n", 3000, 404), ("POST /nothing HTTP/1.0\r\n", 3000, 404),
+    ("POST /predict HTTP/1.1\r\nConnection: close\r\nContent-Type: a/b\r\n", 60_000, 415), ("POST /nothing HTTP/1.1\r\n", 200_000, 404),
+    ("POST /predict HTTP/1.1\r\nContent-Type: application/json\r\n", 3_000_000, 413),
+    ("POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", None, 411), ("POST /pre dict HTTP/1.1\r\n", 3000, 400),
+])
+def test_a_refusal_reaches_a_client_in_the_middle_of_a_slow_body(shared, head, length, status):
+    """Most clients send all of their body before they look for an answer: a reset meanwhile is all they would see."""
+    with Client(shared.port) as client:
+        client.send(head + "Host: x\r\n" + (f"Content-Length: {length}\r\n\r\n" if length else "\r\n"))
+        for _ in range(6):
+            time.sleep(0.3)
+            client.send(b"x" * ((length or 3000) // 6))
+        got, headers, body = client.response()
+        assert got == status and headers["connection"] == "close" and json.loads(body)["error"]
+        assert client.closed()
 
 
 def test_expect_100_continue(shared):
@@ -530,6 +560,7 @@ def test_connections_over_the_cap_get_a_503(predictor):
                 extra.send(request_text())
                 status, headers, body = extra.response()
                 assert status == 503 and headers["retry-after"] == "1" and json.loads(body)["error"]
+                assert headers["date"].endswith(" GMT") and headers["server"] == "minibert"
         gate.open.set()
         assert [client.response()[0] for client in busy] == [200, 200, 200]
 
@@ -566,6 +597,21 @@ def test_a_request_that_waits_too_long_is_a_503(predictor):
         assert status == 503 and "in time" in answer["error"] and "Retry-After" in headers
         gate.open.set()
         settles(lambda: post(service.port, {"texts": ["funny"]})[0] == 200)
+
+
+def test_explanations_do_not_pile_up(predictor):
+    """Each takes as long as a hundred predictions: those that wait for one may not hold the connections of the others."""
+    gate = Gate(predictor)
+    with local_server(gate, explain_queue=2) as service, ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(post, service.port, {"text": "funny"}, "/explain")]
+        assert gate.inside.acquire(timeout=30)
+        waiting += [pool.submit(post, service.port, {"text": "funny"}, "/explain") for _ in range(2)]
+        settles(lambda: service.explanations._value == 0)
+        status, headers, answer = post(service.port, {"text": "funny"}, "/explain")
+        assert status == 503 and int(headers["Retry-After"]) >= 1 and "try again later" in answer["error"]
+        gate.open.set()
+        assert [f.result()[0] for f in waiting] == [200] * 3
+        assert post(service.port, {"text": "funny"}, "/explain")[0] == 200
 
 
 def test_a_client_that_hangs_up_costs_nothing_more(predictor, capsys):
@@ -715,6 +761,7 @@ def test_metrics_are_prometheus_text(predictor):
         post(service.port, {"texts": ["funny", "dull funny"]})
         post(service.port, {"texts": []})
         post(service.port, {}, "/some/where/else")
+        service.metrics.add("texts_total", 10**11 + 1)  # counters stay exact: a rate is taken from differences
         headers, body = get(service.port, "/metrics")
     text = body.decode()
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -724,7 +771,7 @@ def test_metrics_are_prometheus_text(predictor):
     assert values['minibert_requests_total{route="/predict",code="200"}'] == "1"
     assert values['minibert_requests_total{route="/predict",code="400"}'] == "1"
     assert values['minibert_requests_total{route="other",code="404"}'] == "1"
-    assert values["minibert_texts_total"] == "2" and values["minibert_queue_tokens"] == "0"
+    assert values["minibert_texts_total"] == str(10**11 + 3) and values["minibert_queue_tokens"] == "0"
     assert float(values["minibert_model_seconds_total"]) > 0 and float(values["minibert_tokens_total"]) >= 6
     assert values['minibert_batch_windows_bucket{le="1"}'] == "0" and values['minibert_batch_windows_bucket{le="2"}'] == "1"
     assert values['minibert_batch_windows_sum'] == "2" and values['minibert_batch_windows_count'] == "1"
@@ -780,6 +827,78 @@ def test_sigterm_finishes_what_is_in_flight_and_frees_the_port(tmp_path):
     assert taken.returncode == 2 and "already in use" in taken.stderr and "--port" in taken.stderr and "Traceback" not in taken.stderr
 
 
+def test_stopping_answers_those_who_are_already_connected(predictor):
+    """A request that the system has taken but nobody read: closing the port at once would reset it."""
+    with local_server(predictor) as service, contextlib.ExitStack() as stack:
+        service.server.shutdown()  # nobody accepts any more
+        clients = [stack.enter_context(Client(service.port)) for _ in range(20)]
+        for client in clients:
+            client.send(request_text())
+        stack.enter_context(Client(service.port))  # silent
+        assert service.server.stop(10)
+        for client in clients:
+            status, headers, _ = client.response()
+            assert status == 200 and headers["connection"] == "close" and client.closed()
+
+
+def test_sigterm_while_torch_is_imported_is_a_clean_exit(tmp_path):
+    process = subprocess.Popen([sys.executable, "serve.py", str(make_run(tmp_path / "run")), "--port", "0"], cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    settles(lambda: "numpy" in Path(f"/proc/{process.pid}/maps").read_text(), 60)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60) == (b"", b"") and process.returncode == 0
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+@pytest.mark.parametrize("streams", ["<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_a_server_needs_no_standard_streams(tmp_path, streams):
+    """Closed ones are not handed to the first socket, which would then receive whatever is written to stderr."""
+    port = free_port()
+    process = subprocess.Popen(["bash", "-c", f'exec "$@" {streams}', "-", sys.executable, "serve.py", str(make_run(tmp_path / "run")), "--port", str(port)],
+                               cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        settles(lambda: process.poll() is not None or not connect_refused(port), 60)
+        with Client(port) as client:
+            client.send(request_text() + request_text())
+            assert [client.response()[0], client.response()[0]] == [200, 200]
+        assert not any(os.readlink(f"/proc/{process.pid}/fd/{n}").startswith("socket") for n in (0, 1, 2))
+    finally:
+        process.terminate()
+    assert process.wait(30) == 0
+
+
+def test_a_log_that_nobody_reads_stops_no_request_and_no_stop(tmp_path):
+    read, write = os.pipe()  # a pipe that is full blocks whoever writes to it
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "serve.py", str(make_run(tmp_path / "run")), "--port", str(port), "--shutdown-seconds", "1"],
+                               cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=write, stdout=subprocess.DEVNULL)
+    try:
+        settles(lambda: process.poll() is not None or not connect_refused(port), 60)
+        os.set_blocking(write, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(write, b"x" * 4096)
+        os.set_blocking(write, True)
+        for _ in range(3):
+            with Client(port) as client:
+                client.send(request_text() * 2)
+                assert client.response()[0] == 200  # the first of them sticks at its log line; the others do without
+        with Client(port) as client:
+            client.send(request_text() * 3)
+            assert [client.response()[0] for _ in range(3)] == [200] * 3
+    finally:
+        process.terminate()
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            os.close(read), os.close(write)
+
+
 def connect_refused(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -813,7 +932,11 @@ def test_a_second_sigterm_waits_for_nobody(tmp_path):
 @pytest.mark.parametrize("argv, says", [
     (["--port", "70000"], "65535"), (["--max-texts", "0"], "--max-texts"), (["--host", "no.such.host.invalid"], "no address"),
     (["--prot", "1"], "did you mean '--port'"), (["--cors-origin", "x y"], "origin"), (["--explain-tokens", "1"], "--explain-tokens"),
-    (["--max-connections", "900000000"], "ulimit -n"),
+    (["--max-connections", "900000000"], "ulimit -n"), (["--max-connections", "9" * 20], "--max-connections"), (["--host", ""], "--host is empty"),
+    (["--host", "a..b"], "no address"), (["--host", "\xe9" * 80], "no address"), (["--port", "-1"], "from 0 to 65535"), (["--threads", "0"], "--threads"),
+    (["--threads", "99999"], "--threads"), (["--batch-tokens", "0"], "--batch-tokens"), (["--max-body-bytes", "9" * 12], "--max-body-bytes"),
+    *(([f"--{name}", value], f"--{name} is {value}") for name in ("header-seconds", "body-seconds", "write-seconds", "idle-seconds", "answer-seconds",
+                                                               "shutdown-seconds", "batch-wait-ms") for value in ("nan", "inf", "1e+300")),
 ])
 def test_mistakes_on_the_command_line_are_sentences(tmp_path, argv, says):
     with pytest.raises(ValueError, match=re.escape(says)):
