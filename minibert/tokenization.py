@@ -34,6 +34,7 @@ SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json + merges.txt")
 # Texts handed to the library at once: its Encoding objects take some 200 bytes a token, so a chunk is bounded
 # both in texts and in characters, however large the data set is.
 _CHUNK_TEXTS, _CHUNK_CHARS = 1024, 2_000_000
+_SHORTEN_FROM = 10_000  # characters of a text in which over-long words are looked for: some take the library minutes a MB
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Tokenizer:
         self.layout = _layout(backend, self.cls_id, self.sep_id, segments)
         self._special_ids = {self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id}
         self._bytes = _byte_alphabet() if isinstance(backend.model, models.BPE) else None
-        self._long_run = _long_run(backend)
+        self._shapes = _shapes(backend)
 
     # ---------------------------------------------------------------- text → content ids
 
@@ -101,10 +102,18 @@ class Tokenizer:
         return [self._shorten(_no_surrogates(t)) for t in texts]
 
     def _shorten(self, text: str) -> str:
-        # WordPiece makes any word over 100 characters one [UNK], whatever the rest of it: keep 101 of a run.
-        if self._long_run is None or len(text) < 10_000:
+        # WordPiece makes any word over 100 characters one [UNK], whatever the rest of it: keep 101 of them. Of each run
+        # only inner characters go, so that what stands beside it (an added token, say) keeps its neighbours.
+        if self._shapes is None or len(text) < _SHORTEN_FROM:
             return text
-        return self._long_run.sub(r"\1", text)
+        longest = self._backend.model.max_input_chars_per_word
+        for run in (rb"(d)d+(?=d)", rb"(?<![wd])((?:d{0,2}w){%d})[wd]+(?=[wd])" % (longest + 1)):
+            kept, at = [], 0
+            for found in re.finditer(run, self._shapes.of(text)):
+                kept.append(text[at:found.end(1)])
+                at = found.end()
+            text = "".join([*kept, text[at:]])
+        return text
 
     @staticmethod
     def _encode(call: Callable[[], Any]) -> Any:
@@ -505,15 +514,35 @@ def _byte_alphabet() -> dict[str, int]:
     return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(rest)}}
 
 
-def _long_run(backend: tokenizers.Tokenizer) -> re.Pattern | None:
-    """Finds what `Tokenizer._shorten` may drop, where dropping cannot change an id: ASCII letters and digits are never
-    split, joined or removed by BERT's own normaliser and pre-tokenizer, and no added token begins among them."""
-    plain = (isinstance(backend.model, models.WordPiece) and isinstance(backend.normalizer, normalizers.BertNormalizer)
-             and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-             and not any(t.content[:1].isalnum() for t in backend.get_added_tokens_decoder().values()))
-    if not plain:
+class _Shapes:
+    """What BERT's normaliser and pre-tokenizer make of a character inside a word: w, it stays part of the word; d, it is
+    dropped; -, anything else (the word is split there). They treat every character by itself, so asking once what becomes
+    of it between two letters is enough.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer):
+        self._normalize, self._split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
+        self._known = np.zeros(0x110000, dtype=np.uint8)  # by code point; 0: not asked yet
+
+    def of(self, text: str) -> bytes:
+        """One letter for each character of `text`."""
+        codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+        for code in np.unique(codes[self._known[codes] == 0]):
+            words = [word for word, _ in self._split(self._normalize(f"a{chr(code)}b"))]
+            self._known[code] = ord("d" if words == ["ab"] else "w" if len(words) == 1 and len(words[0]) > 2 else "-")
+        return self._known[codes].tobytes()
+
+
+def _shapes(backend: tokenizers.Tokenizer) -> _Shapes | None:
+    """What `Tokenizer._shorten` goes by; None where dropping characters could change an id: byte-level BPE and
+    sentencepiece know no longest word, and an added token could begin inside a run, or hold one."""
+    if not (isinstance(backend.model, models.WordPiece) and isinstance(backend.normalizer, normalizers.BertNormalizer)
+            and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)):
         return None
-    return re.compile(r"([A-Za-z0-9]{%d})[A-Za-z0-9]+" % (backend.model.max_input_chars_per_word + 1))
+    shapes = _Shapes(backend)
+    added = [t.content for t in backend.get_added_tokens_decoder().values()]
+    longest = backend.model.max_input_chars_per_word
+    return None if any(len(t) > longest or shapes.of(t[:1]) != b"-" for t in added) else shapes
 
 
 # -------------------------------------------------------------------- small helpers

@@ -21,8 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from minibert import tokenization
 from minibert.cli import UserError
-from minibert.tokenization import _library, cut, load_tokenizer, train_wordpiece
+from minibert.tokenization import Tokenizer, _library, cut, load_tokenizer, train_wordpiece
 
 transformers.logging.set_verbosity_error()
 ROOT = Path(__file__).resolve().parent.parent
@@ -381,11 +382,43 @@ def test_T11_a_huge_word_takes_the_short_way():
         text = "".join(rng.choice(["a" * rng.randrange(90, 9000), "B7" * 4000, " ", ".", "é", "[MASK]", "日", "\u0301", "\x00", "-"])
                        for _ in range(8)) + "x" * 10_000
         assert t.ids([text])[0].tolist() == t._backend.encode(text, add_special_tokens=False).ids
-    assert len(t._shorten("a" * 1_000_000)) == 101
-    word = load_tokenizer(MINILM)
-    word._backend.add_tokens(["foo"])  # "foo" inside a long word is a token of its own
-    word._long_run = __import__("minibert.tokenization", fromlist=["_long_run"])._long_run(word._backend)
-    assert word._shorten("a" * 20_000 + "foo") == "a" * 20_000 + "foo"
+    for million in ("a" * 1_000_000, "😃" * 1_000_000, "ж" * 1_000_000, "жé😃" * 400_000, "a" + "\u0301" * 1_000_000,
+                    "\x00" * 1_000_000, "😃\u200d" * 500_000):
+        assert len(t._shorten(million)) < 400
+
+
+@pytest.mark.parametrize("lower, strip_accents, chinese", [(True, None, True), (False, None, True), (True, False, False), (False, True, True)])
+def test_T11_what_a_long_run_loses_changes_no_id(monkeypatch, lower, strip_accents, chinese):
+    """Letters of all scripts, emoji, joiners, marks, controls, CJK, punctuation, added tokens, in runs of every length."""
+    monkeypatch.setattr(tokenization, "_SHORTEN_FROM", 0)
+    vocab = {token: i for i, token in enumerate(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abжéß😃例.,[]m", "cls", *("##" + c for c in "abжéßes😃한")])}
+    t = Tokenizer(tokenization.wordpiece(vocab, lower, strip_accents, chinese), {f"{n}_token": f"[{n.upper()}]" for n in ("pad", "unk", "cls", "sep")}, "bert")
+    special = [tokenizers.AddedToken(f"[{n}]", normalized=False, special=True, single_word=n == "MASK") for n in ("CLS", "SEP", "MASK")]
+    t._backend.add_special_tokens(special)
+    kinds = [*"abAжÉéßİΣ😃👍例한각ก_²①", "\u0301", "\u0338", "\u200d", "\ufe0f", "\u0900", "\u1100", "\u0000", "\u00ad", "\ufffd", "\u2028", "\u3000", " ", "\n",
+             ".", "。", "\u037e", "\u226e", "\u1fef", "$", "[CLS]", "[MASK]", "[C", "LS]", "\U0001f1e6", "\U000e0041", "\ue000", "\u0378"]
+    rng, shortened = random.Random(3), 0
+    for _ in range(120):
+        text = "".join("".join(rng.choice(few) for _ in range(rng.choice([1, 2, 3, 99, 100, 101, 102, 103, 104, 250])))
+                       for few in (rng.sample(kinds, rng.choice([1, 1, 2, 3])) for _ in range(rng.randrange(1, 9))))
+        assert t.ids([text])[0].tolist() == t._backend.encode(text, add_special_tokens=False).ids, ascii(text)
+        shortened += len(t._shorten(text)) < len(text)
+    assert shortened > 30
+    # Character by character, alone and beside a letter: a sample across the planes, another for each of the four cases.
+    codes = [c for c in range(lower + 2 * chinese, 0x20000, 37) if not 0xD800 <= c < 0xE000]
+    texts = [f"b {chr(c) * 104} a{chr(c) * 5}b{chr(c)} {(chr(c) + 'a') * 104}." for c in codes]
+    expected = [e.ids for e in t._backend.encode_batch_fast(texts, add_special_tokens=False)]
+    assert [ids.tolist() for ids in t.ids(texts)] == expected
+
+
+def test_T11_nothing_is_shortened_where_an_added_token_could_begin_in_a_run():
+    for content in ("foo", "😃", "a" * 101, "\u0301x"):
+        word = load_tokenizer(MINILM)
+        word._backend.add_tokens([content])
+        assert tokenization._shapes(word._backend) is None
+    bpe = tokenizers.Tokenizer(tokenizers.models.BPE())
+    assert tokenization._shapes(bpe) is None
 
 
 def test_T13_sources(folders, tmp_path):
