@@ -428,9 +428,7 @@ def difference(truth: np.ndarray, a: np.ndarray, b: np.ndarray, k: int) -> dict[
 
 def unusual_classes(figures: dict[str, Any]) -> dict[str, list[str]]:
     """Classes that are there and never called, and classes that are not there at all."""
-    cm = np.array(figures["confusion_matrix"])
-    called = cm[:, :, 1].sum(1) if figures.get("multi_label") else cm.sum(0)
-    support = [c["support"] for c in figures["per_class"].values()]
+    _, support, called = metrics.class_counts(figures)
     return {"never_predicted": [n for n, s, c in zip(figures["labels"], support, called) if s and not c],
             "absent": [n for n, s in zip(figures["labels"], support) if not s]}
 
@@ -607,12 +605,13 @@ def draw(out: Path, best: Prediction, split: Split, figures: dict[str, Any]) -> 
     info, lengths, labels = best.run.info, best.run.info["data"]["lengths"], figures["labels"]
     right, confidence = best.right(split), best.confidence()
     jobs: dict[str, Callable[[Path], None]] = {
-        "confusion_matrix": lambda f: (plots.label_matrices if figures.get("multi_label") else plots.confusion_matrix)(
-            f, figures["confusion_matrix"], labels),
         "learning_curves": lambda f: plots.learning_curves(f, history(best.run), info["best_epoch"]),
         "reliability": lambda f: plots.reliability(f, figures["calibration"]["reliability"], figures["ece"]),
         "confidence": lambda f: plots.confidence(f, confidence, right),
         "coverage": lambda f: plots.coverage(f, figures["coverage"])}
+    if len(labels) <= plots.MOST_LABELS:
+        draw_matrix = plots.label_matrices if figures.get("multi_label") else plots.confusion_matrix
+        jobs["confusion_matrix"] = lambda f: draw_matrix(f, figures["confusion_matrix"], labels)
     if lengths.get("histogram"):
         jobs["length_histogram"] = lambda f: plots.length_histogram(f, lengths["histogram"], info["max_len"])
     if figures["errors"]["length_bins"]:

@@ -252,7 +252,8 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
         task.floors, _ = baselines.floors(texts, train.labels, others, val.labels, dataset.labels, flags.multi_label,
                                           quiet=quiet)
         for name, figures in task.floors.items():
-            say(f"floor       {name:9s} val_acc {figures['accuracy']:.4f}  val_macro_f1 {figures['macro_f1']:.4f}")
+            say(f"floor       {name:9s} val_acc {figures['accuracy']:.4f}  val_macro_f1 {figures['macro_f1']:.4f}"
+                + (f" ({figures['note']})" if "note" in figures else ""))
     procs.wait()
     counts = train.labels.sum(0) if flags.multi_label else np.bincount(train.labels, minlength=len(dataset.labels))
     splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
@@ -406,12 +407,8 @@ def validate(model: Classifier, flags: Flags, task: Task, device: torch.device, 
 
 def val_figures(logits: np.ndarray, task: Task) -> tuple[float, float]:
     """(accuracy, macro-F1) on validation; multi-label: at threshold 0.5, accuracy of the whole set."""
-    truth = task.dataset.val.labels
-    if task.dataset.multi_label:
-        figures = metrics.multilabel_summary(truth, metrics.sigmoid(logits), task.dataset.labels)
-        return figures["accuracy"], figures["macro_f1"]
-    cm = metrics.confusion_matrix(truth, logits.argmax(1), len(task.dataset.labels))
-    return metrics.accuracy(cm), metrics.macro_f1(cm)
+    predicted = metrics.sigmoid(logits) >= 0.5 if task.dataset.multi_label else logits.argmax(1)
+    return metrics.scores(task.dataset.val.labels, predicted, len(task.dataset.labels))
 
 
 @dataclass
@@ -679,8 +676,11 @@ def announce(say: Callable[[str], None], flags: Flags, task: Task, model: Classi
         min(flags.max_len, int(task.lengths("train").max())), precision=precision,
         attention_dropout=c.attention_probs_dropout_prob, hidden_dropout=c.hidden_dropout_prob,
         fused_attention=flags.attention == "sdpa" and (device.type != "cpu" or c.attention_probs_dropout_prob == 0))
+    # On a CPU the weights are part of what the process holds already.
+    held = devices.resident_memory() - plan["weights"] if device.type == "cpu" else 0
     say("memory      " + ", ".join(f"{k} {v / 2**20:,.0f} MiB" for k, v in plan.items())
-        + f"; in all about {sum(plan.values()) / 2**20:,.0f} MiB")
+        + f"; in all about {sum(plan.values()) / 2**20:,.0f} MiB"
+        + (f", beside the {held / 2**20:,.0f} MiB that libraries and texts hold" if held > 0 else ""))
     say(f"dropout     hidden {c.hidden_dropout_prob:g}, attention {c.attention_probs_dropout_prob:g}")
     say(f"schedule    {per_epoch:,} steps per epoch, {total:,} in all, {warmup:,} of warmup; rate {flags.lr:g}; "
         f"effective batch {effective_batch}")
@@ -835,7 +835,7 @@ def train_one(flags: Flags, seed: int, out: Path, task: Task, device: torch.devi
     if procs.first and figures["macro_f1"] < floor:
         say_always(procs, f"WARNING     seed {seed}: below the best floor ({floor:.4f} macro-F1): a bag of words does better than this model.")
     if not flags.multi_label:
-        answers = np.array(figures["confusion_matrix"]).sum(0)
+        answers = metrics.class_counts(figures)[2]
         if np.count_nonzero(answers) == 1:
             say_always(procs, f"WARNING     seed {seed}: every validation text gets the label '{task.dataset.labels[int(answers.argmax())]}'; "
                        "try a lower --lr, more --epochs or --class-weights balanced.")

@@ -194,18 +194,21 @@ def floors(train_texts: Sequence[str], train_labels: np.ndarray, texts: Sequence
     majority = fit_majority(train_labels, k)(texts)
     probs = {"majority": majority, "tfidf": majority, "nb": majority}
     note = None
-    with cli.progress(total=4, desc="floors", unit="step", quiet=quiet) as bar:
-        ngrams = Ngrams(order=3, min_df=2 if len(train_texts) >= SMALL else 1)
-        counts = ngrams.fit(train_texts)
-        bar.update()
-        if ngrams.empty:
-            note = "the training texts hold no words that repeat: this is the majority class"
-        else:
-            other = ngrams.transform(texts)
+    if k > metrics.MOST_CLASSES:
+        note = f"with more than {metrics.MOST_CLASSES:,} classes a regression for each takes too long: this is the majority class"
+    else:
+        with cli.progress(total=4, desc="floors", unit="step", quiet=quiet) as bar:
+            ngrams = Ngrams(order=3, min_df=2 if len(train_texts) >= SMALL else 1)
+            counts = ngrams.fit(train_texts)
             bar.update()
-            for name, fit in (("tfidf", fit_tfidf), ("nb", fit_nb)):
-                probs[name] = fit(counts, train_labels, k, seed)(other)
+            if ngrams.empty:
+                note = "the training texts hold no words that repeat: this is the majority class"
+            else:
+                other = ngrams.transform(texts)
                 bar.update()
+                for name, fit in (("tfidf", fit_tfidf), ("nb", fit_nb)):
+                    probs[name] = fit(counts, train_labels, k, seed)(other)
+                    bar.update()
     score = metrics.multilabel_summary if multi_label else metrics.summary
     figures = {name: score(labels_true, p, label_names, seed=seed) for name, p in probs.items()}
     if note:

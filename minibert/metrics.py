@@ -2,7 +2,8 @@
 
 Legend: `n` rows, `k` classes (or labels, when a row may have several). `truth` and `predicted` are class indices
 (n,) int, `probs` is (n,k) float. In every confusion matrix **row = truth, column = prediction**, always k×k in label
-order, so a class that is absent from the split keeps its row (of zeros) and nothing shifts.
+order, so a class that is absent from the split keeps its row (of zeros) and nothing shifts. Above MOST_CLASSES the
+cells that occur are listed instead: [truth, prediction, rows].
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import math
 from typing import Any, Sequence
 
 import numpy as np
+from scipy import sparse  # comes with scikit-learn
 
 BINS = 15  # equal-width confidence bins, as in Guo et al. 2017
 RESAMPLES = 1000
+MOST_CLASSES = 1000  # of a k×k matrix: 100,000 classes would be 80 GB of zeros
 
 
 # ── counting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
-    """(k,k) int64 counts: entry [t,p] is the number of rows of class t that were called p.
+def confusion_cells(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
+    """(3,m) int64: truth, prediction and number of rows of every pair that occurs, in order.
 
     Raises ValueError for no rows, lengths that differ, or an index outside 0…k-1 (-100 is an index outside, too).
     """
@@ -31,7 +34,36 @@ def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.nda
     for name, values in (("truth", truth), ("predictions", predicted)):
         if values.min() < 0 or values.max() >= k:
             raise ValueError(f"the {name} hold a class index outside 0…{k - 1}.")
-    return np.bincount(truth * k + predicted, minlength=k * k).reshape(k, k)
+    pairs, rows = np.unique(truth * k + predicted, return_counts=True)
+    return np.stack([pairs // k, pairs % k, rows])
+
+
+def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
+    """(k,k) int64 counts: entry [t,p] is the number of rows of class t that were called p. Raises as `confusion_cells`."""
+    t, p, rows = confusion_cells(truth, predicted, k)
+    cm = np.zeros((k, k), dtype=np.int64)
+    cm[t, p] = rows
+    return cm
+
+
+def class_counts(figures: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(hits, support, called), each (k,), of a block that `summary` or `multilabel_summary` made."""
+    if figures.get("multi_label"):
+        cm = np.array(figures["confusion_matrix"])
+        return cm[:, 1, 1], cm[:, 1].sum(1), cm[:, :, 1].sum(1)
+    if "confusion_matrix" in figures:
+        cm = np.array(figures["confusion_matrix"])
+        return np.diag(cm), cm.sum(1), cm.sum(0)
+    return _class_counts(np.array(figures["confusion_cells"]).T, len(figures["labels"]))
+
+
+def _class_counts(cells: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    t, p, rows = cells
+    hits, support, called = np.zeros((3, k), dtype=np.int64)
+    np.add.at(hits, t[t == p], rows[t == p])
+    np.add.at(support, t, rows)
+    np.add.at(called, p, rows)
+    return hits, support, called
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -56,8 +88,11 @@ def _macro(f1: np.ndarray, support: np.ndarray, called: np.ndarray) -> np.ndarra
 def per_class(cm: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
     """{label: {precision, recall, f1, support}} for every label, support 0 where the class is absent."""
     cm = np.asarray(cm)
-    support, called = cm.sum(1), cm.sum(0)
-    precision, recall, f1 = _f1_parts(np.diag(cm), support, called)
+    return _per_class(np.diag(cm), cm.sum(1), cm.sum(0), labels)
+
+
+def _per_class(hits: np.ndarray, support: np.ndarray, called: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
+    precision, recall, f1 = _f1_parts(hits, support, called)
     return {name: {"precision": float(precision[i]), "recall": float(recall[i]), "f1": float(f1[i]),
                    "support": int(support[i])} for i, name in enumerate(labels)}
 
@@ -74,8 +109,20 @@ def macro_f1(cm: np.ndarray) -> float:
     Over the classes that occur in the truth or in the predictions, as scikit-learn does by default.
     """
     cm = np.asarray(cm)
-    support, called = cm.sum(1), cm.sum(0)
-    return float(_macro(_f1_parts(np.diag(cm), support, called)[2], support, called))
+    return _macro_f1(np.diag(cm), cm.sum(1), cm.sum(0))
+
+
+def _macro_f1(hits: np.ndarray, support: np.ndarray, called: np.ndarray) -> float:
+    return float(_macro(_f1_parts(hits, support, called)[2], support, called))
+
+
+def scores(truth: np.ndarray, predicted: np.ndarray, k: int) -> tuple[float, float]:
+    """(accuracy, macro-F1) without a k×k matrix; of label sets (n,k) the accuracy of the whole set."""
+    if np.ndim(truth) == 2:
+        truth, predicted = np.asarray(truth) > 0.5, np.asarray(predicted) > 0.5
+        return float((truth == predicted).all(1).mean()), _macro_f1_of_sets(truth, predicted)
+    hits, support, called = _class_counts(confusion_cells(truth, predicted, k), k)
+    return float(hits.sum() / len(truth)), _macro_f1(hits, support, called)
 
 
 def summary(truth: np.ndarray, probs: np.ndarray, labels: Sequence[str], *, predicted: np.ndarray | None = None,
@@ -92,14 +139,17 @@ def summary(truth: np.ndarray, probs: np.ndarray, labels: Sequence[str], *, pred
     if not np.isfinite(probs).all():
         raise ValueError("the probabilities hold a value that is not finite.")
     predicted = probs.argmax(1) if predicted is None else np.asarray(predicted)
-    cm = confusion_matrix(truth, predicted, k)
-    ci = bootstrap_ci(cm, seed=seed)
-    classes = per_class(cm, labels)
+    cells = confusion_cells(truth, predicted, k)
+    hits, support, called = _class_counts(cells, k)
+    ci = _intervals(cells, k, RESAMPLES, seed)
+    classes = _per_class(hits, support, called, labels)
     for i, name in enumerate(labels):
         classes[name]["recall_ci95"] = ci["recall"][i]
-    return {"n": len(truth), "accuracy": accuracy(cm), "accuracy_ci95": ci["accuracy"],
-            "macro_f1": macro_f1(cm), "macro_f1_ci95": ci["macro_f1"], "per_class": classes,
-            "confusion_matrix": cm.tolist(), "labels": list(labels), "ece": ece(probs, truth),
+    confusion = ({"confusion_matrix": confusion_matrix(truth, predicted, k).tolist()} if k <= MOST_CLASSES else
+                 {"confusion_cells": cells.T.tolist()})
+    return {"n": len(truth), "accuracy": float(hits.sum() / len(truth)), "accuracy_ci95": ci["accuracy"],
+            "macro_f1": _macro_f1(hits, support, called), "macro_f1_ci95": ci["macro_f1"], "per_class": classes,
+            **confusion, "labels": list(labels), "ece": ece(probs, truth),
             "log_loss": float(-np.log(np.maximum(probs[np.arange(len(truth)), truth], 1e-12)).mean())}
 
 
@@ -282,13 +332,14 @@ def _interval(values: np.ndarray) -> list[float]:
     return [float(low), float(high)]
 
 
-def _resampled_counts(cells: tuple[np.ndarray, np.ndarray], k: int, draws: np.ndarray
+def _resampled_counts(truth: np.ndarray, predicted: np.ndarray, k: int, draws: np.ndarray
                       ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(hits, support, called), each (resamples, k), from resampled cell counts `draws` (resamples, cells)."""
-    truth, predicted = cells
-    one_hot = np.eye(k)
-    right = one_hot[truth] * (truth == predicted)[:, None]
-    return draws @ right, draws @ one_hot[truth], draws @ one_hot[predicted]
+    def per_class(which: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        cells = np.flatnonzero(which)
+        return draws @ sparse.csr_array((np.ones(len(cells)), (cells, classes[cells])), shape=(len(classes), k))
+    everywhere = np.ones(len(truth), dtype=bool)
+    return per_class(truth == predicted, truth), per_class(everywhere, truth), per_class(everywhere, predicted)
 
 
 def bootstrap_ci(cm: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
@@ -298,15 +349,22 @@ def bootstrap_ci(cm: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -
     25,000 rows cost no more than 25. A class without rows has the interval [0, 0].
     """
     cm = np.asarray(cm)
-    n, k = int(cm.sum()), len(cm)
     cells = np.nonzero(cm)
-    counts = cm[cells]
+    return _intervals(np.stack([*cells, cm[cells]]), len(cm), resamples, seed)
+
+
+def _intervals(cells: np.ndarray, k: int, resamples: int, seed: int) -> dict[str, Any]:
+    truth, predicted, counts = cells
+    n = int(counts.sum())
     draws = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples).astype(np.float64)
-    hits, support, called = _resampled_counts(cells, k, draws)
+    # Only classes that occur: of 100,000 that is a handful, and the others have no figures.
+    seen, place = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
+    hits, support, called = _resampled_counts(*np.split(place, 2), len(seen), draws)
     _, recall, f1 = _f1_parts(hits, support, called)
-    present = cm.sum(1) > 0
-    return {"accuracy": _interval(hits.sum(1) / n), "macro_f1": _interval(_macro(f1, support, called)),
-            "recall": [_recall_interval(recall[:, i], support[:, i]) if present[i] else [0.0, 0.0] for i in range(k)]}
+    intervals = [[0.0, 0.0] for _ in range(k)]
+    for i in np.flatnonzero(np.isin(seen, truth)):
+        intervals[seen[i]] = _recall_interval(recall[:, i], support[:, i])
+    return {"accuracy": _interval(hits.sum(1) / n), "macro_f1": _interval(_macro(f1, support, called)), "recall": intervals}
 
 
 def _recall_interval(recall: np.ndarray, support: np.ndarray) -> list[float]:
@@ -357,12 +415,11 @@ def paired_bootstrap(truth: np.ndarray, a: np.ndarray, b: np.ndarray, k: int, *,
     draws = np.random.default_rng(seed).multinomial(len(truth), counts / counts.sum(), size=resamples).astype(np.float64)
     figures = []
     for side in (1, 2):
-        cells = (triples[0], triples[side])
-        hits, support, called = _resampled_counts(cells, k, draws)
+        hits, support, called = _resampled_counts(triples[0], triples[side], k, draws)
         f1 = _f1_parts(hits, support, called)[2]
         figures.append({"accuracy": hits.sum(1) / len(truth), "macro_f1": _macro(f1, support, called)})
-    cms = [confusion_matrix(truth, x, k) for x in (a, b)]
-    real = {"accuracy": accuracy(cms[0]) - accuracy(cms[1]), "macro_f1": macro_f1(cms[0]) - macro_f1(cms[1])}
+    of_a, of_b = scores(truth, a, k), scores(truth, b, k)
+    real = {"accuracy": of_a[0] - of_b[0], "macro_f1": of_a[1] - of_b[1]}
     return {name: _difference(real[name], figures[0][name] - figures[1][name]) for name in real}
 
 
@@ -371,13 +428,12 @@ def paired_bootstrap_multilabel(truth: np.ndarray, a: np.ndarray, b: np.ndarray,
     """`paired_bootstrap` of two label sets per row, each (n,k) bool: subset accuracy and macro-F1."""
     truth, a, b = (np.asarray(x) > 0.5 for x in (truth, a, b))
     drawn = _multilabel_resamples(truth, [a, b], seed)
-    real = [{"accuracy": float((truth == x).all(1).mean()), "macro_f1": _macro_f1_of_sets(truth, x)} for x in (a, b)]
+    real = [dict(zip(("accuracy", "macro_f1"), scores(truth, x, truth.shape[1]))) for x in (a, b)]
     return {name: _difference(real[0][name] - real[1][name], drawn[0][name] - drawn[1][name]) for name in real[0]}
 
 
 def _macro_f1_of_sets(truth: np.ndarray, called: np.ndarray) -> float:
-    support, calls = truth.sum(0), called.sum(0)
-    return float(_macro(_f1_parts((truth & called).sum(0), support, calls)[2], support, calls))
+    return _macro_f1((truth & called).sum(0), truth.sum(0), called.sum(0))
 
 
 def _difference(real: float, drawn: np.ndarray) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from .files import write_atomic
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 NUMBERS_UP_TO = 20  # classes; beyond, numbers inside the cells of a confusion matrix could not be read
+MOST_LABELS = 200  # in a picture of a matrix: beyond, neither names nor cells could be told apart
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Sequence
 
+from . import metrics, plots
 from .plots import shortened
 
 FLOORS = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression", "nb": "naive-Bayes-weighted logistic regression"}
@@ -213,37 +214,30 @@ def _arithmetic_section(figures: dict[str, Any]) -> str:
     """Every formula once, on this run's own counts."""
     labels, classes, n = figures["labels"], figures["per_class"], figures["n"]
     multi = figures.get("multi_label")
+    hits, _, called = metrics.class_counts(figures)
     chosen = sorted(range(len(labels)), key=lambda i: -classes[labels[i]]["support"])[:3 if len(labels) > 4 else 4]
     out = []
     if not multi:
-        diagonal = [figures["confusion_matrix"][i][i] for i in range(len(labels))]
+        diagonal = hits.tolist()
         terms = " + ".join(map(str, diagonal)) if len(labels) <= 8 else f"{diagonal[0]} + {diagonal[1]} + … + {diagonal[-1]}"
         out += ["accuracy   = right / all rows", f"           = ({terms}) / {n} = {figures['accuracy']:.4f}", ""]
     for i in sorted(chosen):
         name, c = labels[i], classes[labels[i]]
-        hits, called = _hits_and_called(figures, i)
         out += [f"{name}",
-                f"  precision = right among those called so = {hits} / {called} = {c['precision']:.4f}" if called else
+                f"  precision = right among those called so = {hits[i]} / {called[i]} = {c['precision']:.4f}" if called[i] else
                 "  precision = 0 by convention: it is never called",
-                f"  recall    = found among those that are so = {hits} / {c['support']} = {c['recall']:.4f}" if c["support"] else
+                f"  recall    = found among those that are so = {hits[i]} / {c['support']} = {c['recall']:.4f}" if c["support"] else
                 "  recall    = 0 by convention: no row here is so",
-                f"  F1        = 2 · {hits} / ({c['support']} + {called}) = {c['f1']:.4f}" if c["support"] + called else
+                f"  F1        = 2 · {hits[i]} / ({c['support']} + {called[i]}) = {c['f1']:.4f}" if c["support"] + called[i] else
                 "  F1        = not defined, and left out of the mean"]
     if len(labels) > len(chosen):
         out.append(f"… and so on for the other {len(labels) - len(chosen)}")
-    counted = [name for i, name in enumerate(labels) if classes[name]["support"] + _hits_and_called(figures, i)[1]]
+    counted = [name for i, name in enumerate(labels) if classes[name]["support"] + called[i]]
     f1s = [f"{classes[name]['f1']:.4f}" for name in counted]
     terms = " + ".join(f1s if len(f1s) <= 6 else [*f1s[:3], "…", f1s[-1]])
     out += ["", "macro-F1   = mean of the F1s, every class alike", f"           = ({terms}) / {len(counted)} = {figures['macro_f1']:.4f}"]
     return ("## The arithmetic, on this run's own counts\n\nRow = truth, column = prediction; a class's recall is read along its "
             "row, its precision down its column.\n\n```text\n" + "\n".join(out).replace("```", "'''") + "\n```")
-
-
-def _hits_and_called(figures: dict[str, Any], i: int) -> tuple[int, int]:
-    cm = figures["confusion_matrix"]
-    if figures.get("multi_label"):
-        return cm[i][1][1], cm[i][0][1] + cm[i][1][1]
-    return cm[i][i], sum(row[i] for row in cm)
 
 
 def _class_section(figures: dict[str, Any]) -> str:
@@ -259,6 +253,10 @@ def _class_section(figures: dict[str, Any]) -> str:
     elif len(labels) <= FULL_TABLE:
         rows = [[f"**{escape(n)}**", *(f"{v:,}" for v in row)] for n, row in zip(labels, figures["confusion_matrix"])]
         text.append(table(["truth ↓ prediction →", *map(escape, labels)], rows))
+    if len(labels) > plots.MOST_LABELS:
+        text.append("A matrix of so many classes cannot be read as a picture; its numbers are in metrics.json, "
+                    + ("as `confusion_matrix`." if "confusion_matrix" in figures else
+                       "as `confusion_cells`: [truth, prediction, rows] of every pair that occurs, by place in `labels`."))
     return "\n\n".join(text)
 
 

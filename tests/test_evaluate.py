@@ -496,6 +496,23 @@ def quick_run(folder, rows, header, *flags):
     return out
 
 
+def test_too_many_classes_for_a_matrix(tmp_path, monkeypatch):
+    """The cells that occur stand in its place, the floors are the majority class, and both are said."""
+    rows = [(f"about topic{i} number {j}", f"class {i}", split) for i in range(13) for j, split in enumerate(["train"] * 3 + ["val", "test"])]
+    monkeypatch.setattr(metrics, "MOST_CLASSES", 12)
+    monkeypatch.setattr(plots, "MOST_LABELS", 12)
+    run = quick_run(tmp_path, rows, ("text", "label", "split"))
+    go(run)
+    for split in ("val", "test"):
+        got = json.loads((run / "metrics.json").read_text())[split]
+        assert "confusion_matrix" not in got and sum(n for _, _, n in got["confusion_cells"]) == 13 == got["n"]
+        assert "majority class" in got["baselines"]["nb"]["note"] and len(got["per_class"]) == 13
+        hits, support, called = metrics.class_counts(got)
+        assert support.tolist() == [1] * 13 and called.sum() == 13 and hits.sum() == round(13 * got["accuracy"])
+    text = (run / "report.md").read_text()
+    assert "`confusion_cells`" in text and "confusion_matrix.png" not in text and not (run / "confusion_matrix.png").exists()
+
+
 def test_150_classes_three_rows_each(tmp_path):
     names = [f"a rather long intent name, number {i} of{' many' * (i % 7)}" for i in range(150)]
     rows = [(f"about topic{i} number {j}", name, split) for i, name in enumerate(names)

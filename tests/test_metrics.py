@@ -18,6 +18,38 @@ def random_task(n, k, skill=0.6, seed=0):
     return np.where(rng.random(n) < skill, probs.argmax(1), rng.integers(0, k, n)), probs
 
 
+def test_a_hundred_thousand_classes_need_no_matrix():
+    """100,000² numbers would be 80 GB; what is measured is the same with the cells alone."""
+    k = 100_000
+    rng = np.random.default_rng(5)
+    truth = rng.integers(0, k, 300)
+    predicted = np.where(rng.random(300) < 0.5, truth, rng.integers(0, k, 300))
+    seen, small = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
+    cm = metrics.confusion_matrix(*np.split(small, 2), len(seen))
+    assert metrics.scores(truth, predicted, k) == pytest.approx((metrics.accuracy(cm), metrics.macro_f1(cm)))
+    assert metrics.scores(truth, predicted, k)[1] == pytest.approx(sk.f1_score(truth, predicted, average="macro"))
+
+
+def test_above_the_bound_the_block_lists_the_cells_and_nothing_else_changes(monkeypatch):
+    truth, probs = random_task(200, 6)
+    small = metrics.summary(truth, probs, list("abcdef"))
+    monkeypatch.setattr(metrics, "MOST_CLASSES", 5)
+    large = metrics.summary(truth, probs, list("abcdef"))
+    cells = np.array(large.pop("confusion_cells"))
+    matrix = np.zeros((6, 6), dtype=int)
+    matrix[cells[:, 0], cells[:, 1]] = cells[:, 2]
+    assert matrix.tolist() == small["confusion_matrix"] and (cells[:, 2] > 0).all()
+    assert {**large, "confusion_matrix": matrix.tolist()} == small
+    for a, b in zip(metrics.class_counts({**large, "confusion_cells": cells.tolist()}), metrics.class_counts(small)):
+        assert a.tolist() == b.tolist()
+
+
+def test_scores_of_label_sets():
+    truth, called = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]]), np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0]], dtype=bool)
+    got = metrics.multilabel_summary(truth, called.astype(float), list("abc"))
+    assert metrics.scores(truth, called, 3) == (got["accuracy"], got["macro_f1"]) == (2 / 3, 0.5)
+
+
 # ── the known examples ───────────────────────────────────────────────────────────────────────────────────────────
 
 def test_the_balanced_example():

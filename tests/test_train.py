@@ -671,6 +671,20 @@ def test_the_memory_plan_counts_bert_base():
     assert plan["weights"] == plan["gradients"] == 437_928_960 and plan["adam"] == 2 * 437_928_960
 
 
+@pytest.mark.parametrize("batch, length, hidden, attention, measured", [
+    (16, 128, 0.0, 0.0, 697), (16, 128, 0.1, 0.0, 752), (16, 128, 0.1, 0.1, 1057), (16, 256, 0.1, 0.0, 1191), (16, 256, 0.1, 0.1, 2257)])
+def test_the_memory_plan_is_what_steps_were_measured_to_take(batch, length, hidden, attention, measured):
+    """The table of tests/benchmarks/memory_plan.py for a six-layer model of 22.7 million parameters, MiB on a CPU."""
+    config = EncoderConfig(model_type="bert", hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+    plan = devices.memory_plan(config, 22_566_146, 147_840, batch, length, precision="fp32", attention_dropout=attention,
+                               hidden_dropout=hidden, fused_attention=attention == 0)
+    assert 0.9 < sum(plan.values()) / 2**20 / measured < 1.1
+
+
+def test_what_the_process_holds_is_below_its_peak():
+    assert 50 * 2**20 < devices.resident_memory() <= devices.peak_memory(torch.device("cpu"))
+
+
 # ------------------------------------------------------------------------------------------- several seeds
 
 def test_a_family_of_seeds(csv_file, model_folder, tmp_path, capsys):

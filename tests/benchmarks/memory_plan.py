@@ -6,7 +6,6 @@ was resident before the model was built (after a step of a toy model, which load
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,10 +23,6 @@ ROWS = [  # model, batch, tokens, hidden dropout, attention dropout, implementat
 ]
 STEPS = 3
 MIB = 2**20
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def highest() -> int:
@@ -64,7 +59,7 @@ def measure(row: int) -> str:
 
     steps(EncoderConfig(vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8), 2, 8, 2)
     config = EncoderConfig(**{**sizes, "hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention})
-    before = resident()
+    before = devices.resident_memory()
     model = steps(config, batch, length, STEPS)
     measured = highest() - before
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
