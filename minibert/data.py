@@ -602,12 +602,16 @@ def _bound_cache(folder: Path, key: str) -> None:
     Nor is a set taken from a run that uses it: what is mapped into memory stays readable until that run ends.
     """
     with contextlib.suppress(OSError):  # another run may be removing the same ones
-        found = sorted((p.stat().st_mtime_ns, p.stat().st_size, p) for p in folder.glob("*.npy"))
-        excess = sum(size for _, size, _ in found) - CACHE_BYTES
-        for _, size, path in found:
-            if excess > 0 and not path.name.startswith(key):
-                path.unlink()
-                excess -= size
+        sets: dict[str, list[Path]] = {}
+        for path in sorted(folder.glob("*.npy"), key=lambda p: p.stat().st_mtime_ns):
+            sets.setdefault(path.name.partition(".")[0], []).append(path)
+        sizes = {name: sum(p.stat().st_size for p in paths) for name, paths in sets.items()}
+        excess = sum(sizes.values()) - CACHE_BYTES
+        for name, paths in sets.items():
+            if excess > 0 and name != key:
+                for path in paths:  # both: half a set is of no use
+                    path.unlink()
+                excess -= sizes[name]
 
 
 def unknown_share(tokenizer: Tokenizer, store: TokenStore) -> float:
