@@ -85,7 +85,7 @@ class Flags:
             shown, most = f"--{name.replace('_', '-')} is {value}", MOST.get(name, 2**30)
             # Asked for what is right, because nan is neither below nor above anything.
             if isinstance(value, float) and not (0 < value <= A_DAY or value == 0 and name in MAY_BE_0):
-                raise UserError(f"{shown}; it must be above 0 and at most {A_DAY}.")
+                raise UserError(f"{shown}; it must be {'0 or more' if name in MAY_BE_0 else 'above 0'} and at most {A_DAY}.")
             if isinstance(value, int) and not isinstance(value, bool) and not (name not in MAY_BE_0) <= value <= most:
                 raise UserError(f"{shown}; it must be from {int(name not in MAY_BE_0)} to {most}.")
         if not self.host:

@@ -27,7 +27,7 @@ if not (CHROMIUM and DRIVER):
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]
 SCRIPT_TEXT = "<script>document.title='hacked'</script><img src=x onerror=\"document.title='hacked'\"> the plot"
-ENTER, CONTROL, ARROW_RIGHT = "\ue007", "\ue009", "\ue014"
+TAB, ENTER, CONTROL, ARROW_RIGHT = "\ue004", "\ue007", "\ue009", "\ue014"
 
 
 class Browser:
@@ -178,6 +178,26 @@ def test_the_arrow_keys_walk_through_the_tokens(page):
     assert page.text("effect-detail").startswith("“plot” taken out, the probability of")
 
 
+def test_the_button_keeps_the_keyboards_focus(page):
+    page.type("text", "the plot was dull")
+    page.press(TAB)
+    page.press(ENTER)
+    page.wait("!document.getElementById('attention').hidden && !document.getElementById('go').disabled")
+    assert page.script("return document.activeElement.id") == "go"
+
+
+def test_the_parts_of_a_word_stand_together_and_within_the_line(page):
+    page.classify("actingly funnyish filmmaker plotless dullness " * 6)
+    page.wait("!document.getElementById('attention').hidden")
+    at = page.script("""
+        const box = document.getElementById('effect-tokens'), left = box.getBoundingClientRect().left;
+        return [...box.children].map(e => [e.classList.contains('joins'), ...['left', 'right', 'top'].map(k => e.getBoundingClientRect()[k] - (k === 'top' ? 0 : left))])""")
+    assert any(joins for joins, *_ in at) and min(left for _, left, _, _ in at) >= -0.5
+    for (_, _, right, top), (joins, left, _, next_top) in zip(at, at[1:]):
+        if top == next_top:  # no overlap, whose colours would add up; a gap only between words
+            assert left - right == pytest.approx(0, abs=0.6) if joins else left - right > 1
+
+
 def test_a_text_with_script_in_it_stays_text(page):
     page.classify(SCRIPT_TEXT)
     page.classify(SCRIPT_TEXT + "\nanother line")
@@ -237,6 +257,22 @@ def test_a_phone_needs_no_sideways_scrolling(page, width):
     assert page.script("return parseFloat(getComputedStyle(document.getElementById('text')).fontSize)") >= 16  # else phones zoom in
     if width == 360:
         page.shoot("phone")
+    page.classify("the plot was dull but the acting saved it\n" + "w" * 90)
+    assert page.script("const e = document.querySelector('.scroll'); return e.scrollWidth - e.clientWidth") <= 0  # the figures are in sight
+    if width == 360:
+        page.shoot("phone-table")
+
+
+def test_long_label_names_are_wrapped(browser, tmp_path):
+    labels = ["a label named by someone who likes " + "w" * 90, "another of the kind " + "x" * 70]
+    with local_server(Predictor(make_run(tmp_path / "run", labels))) as server:
+        browser.devtools("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+        browser.open(f"http://127.0.0.1:{server.port}/")
+        browser.wait("document.getElementById('model').textContent.includes('named')")
+        for text in ("the plot was dull", "the plot was dull\nfunny"):
+            browser.classify(text)
+            assert browser.script("return document.documentElement.scrollWidth") <= 360
+        browser.devtools("Emulation.clearDeviceMetricsOverride")
 
 
 def contrast(page, id):
