@@ -256,7 +256,8 @@ def test_a_phone_needs_no_sideways_scrolling(page, width):
     assert page.script("return document.documentElement.scrollWidth") <= width
     assert page.script("return parseFloat(getComputedStyle(document.getElementById('text')).fontSize)") >= 16  # else phones zoom in
     if width == 360:
-        page.shoot("phone")
+        page.shoot("phone")  # which sets the width back
+        page.devtools("Emulation.setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=2, mobile=True)
     page.classify("the plot was dull but the acting saved it\n" + "w" * 90)
     assert page.script("const e = document.querySelector('.scroll'); return e.scrollWidth - e.clientWidth") <= 0  # the figures are in sight
     if width == 360:
