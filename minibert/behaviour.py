@@ -128,8 +128,8 @@ def minimum_functionality(rng: random.Random) -> list[Check]:
                 f"The {thing} is never {bad}.", f"There is nothing {bad} about the {thing}.",
                 f"The {thing} is far from {bad}.", f"The {thing} isn't {bad} at all.")), "positive"))
     kind = "minimum functionality"
-    order = ("add such sentences to the training rows, or start from pretrained weights: the words alone give the wrong "
-             "label")
+    order = ("add such sentences to the training rows, or take a larger pretrained encoder: the words alone give the "
+             "wrong label")
     end = "is the end cut off (--max-len, --truncate)? Else add longer rows"
     return [Check(kind, "plain praise and blame", "look for wrong labels and for a broken vocabulary first", plain),
             Check(kind, "praise negated", order, negated), Check(kind, "blame negated", order, double),
@@ -167,7 +167,7 @@ def direction(texts: Sequence[str], rng: random.Random) -> list[Check]:
     praise = [Case(f"{text} {rng.choice(warm)}", "not lower", text) for text in texts]
     blame = [Case(f"{text} {rng.choice(cold)}", "not higher", text) for text in texts]
     kind, last = "direction", "add rows whose last sentence sums up"
-    return [Check(kind, "negation added", "add minimal pairs with and without it, or start from pretrained weights", negation),
+    return [Check(kind, "negation added", "add minimal pairs with and without it, or take a larger pretrained encoder", negation),
             Check(kind, "intensity raised", "add rows with such adverbs", intensity),
             Check(kind, "praise appended", last, praise), Check(kind, "blame appended", last, blame)]
 
@@ -270,8 +270,9 @@ def _judge(check: Check, answers: dict[str, tuple[float, bool]]) -> list[dict[st
             failed.append({"check": check.name, "before": case.before, "text": case.text, "expected": case.expect,
                            "got": got})
     check.failures = len(failed)
+    by = f" by {TOLERANCE:g} or more" if {case.expect for case in check.cases} & {"falls", "rises"} else ""
     check.examples = [(f"{_ends(row['before'])} ⟶ {_ends(row['text'])}" if row["before"] else _ends(row["text"]))
-                      + f" (expected: {row['expected']}; {row['got']})" for row in failed[:3]]
+                      + f" (expected: {row['expected']}{by}; {row['got']})" for row in failed[:3]]
     return failed
 
 

@@ -82,11 +82,11 @@ def looks_english(texts: Sequence[str]) -> bool:
 
 DETECTORS: dict[str, tuple[Callable[[str], bool], str, str]] = {  # name → (finds it?, what it means, what to do next)
     "negation": (lambda t: bool(NEGATION.search(t)), "a negation stands in the text",
-                 "add training rows in minimal pairs (the same sentence with and without the negation), or start from "
-                 "pretrained weights: word order is what a bag of words, or a model that behaves like one, misses"),
+                 "add training rows in minimal pairs (the same sentence with and without the negation), or take a "
+                 "larger pretrained encoder: word order is what a bag of words, or a model that behaves like one, misses"),
     "contrast": (lambda t: bool(CONTRAST.search(t)), "the text turns round (“but”, “although”, …)",
-                 "add rows whose verdict stands after the turn, in both directions; train longer or from pretrained "
-                 "weights"),
+                 "add rows whose verdict stands after the turn, in both directions; train longer or take a larger "
+                 "pretrained encoder"),
     "mixed sentiment": (mixed_sentiment, "praise and blame stand in one text",
                         "read ten of them: if people would disagree too, set a confidence under which a person decides, "
                         "or split the label by aspect"),
