@@ -231,7 +231,8 @@ def load_state(module: Encoder | Classifier, tensors: dict[str, Tensor], *, wher
         for key, name in copied.items():
             params[name].copy_(state[key])
     others = [prefix for family, prefix in PREFIX.items() if family != module.config.model_type]
-    foreign = [prefix for prefix in others if any(prefix in _prefix(key) for key in tensors)]
+    carried = {part + "." for key in tensors for part in _prefix(key).split(".")}  # whole names: "distilbert." ends in "bert."
+    foreign = [prefix for prefix in others if prefix in carried]
     return LoadReport(list(copied.values()), list(fresh.values()), left_out, foreign)
 
 
