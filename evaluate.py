@@ -532,8 +532,9 @@ def slices(best: Prediction, split: Split, floor_probs: dict[str, np.ndarray], c
 def over_seeds(predictions: list[Prediction], split: Split, best: Prediction) -> dict[str, Any]:
     """Mean, spread (standard deviation) and the worst of several seeds of one recipe."""
     each = {p.run.folder.name: p.summary(split) for p in predictions}
+    signs = {p.run.folder.name: unusual_classes(each[p.run.folder.name]) | stuck(p.run) for p in predictions}
     out: dict[str, Any] = {"best": best.run.folder.name,
-                           "runs": {n: {k: f[k] for k in ("accuracy", "macro_f1")} | unusual_classes(f) for n, f in each.items()}}
+                           "runs": {n: {k: f[k] for k in ("accuracy", "macro_f1")} | signs[n] for n, f in each.items()}}
     for key in ("accuracy", "macro_f1"):
         values = {name: f[key] for name, f in each.items()}
         worst = min(values, key=values.__getitem__)

@@ -57,17 +57,22 @@ def looks_sentence(figures: dict[str, Any]) -> str:
 def warnings_of(figures: dict[str, Any]) -> list[str]:
     """What a reader must not overlook, one sentence each."""
     out = []
-    never = figures["never_predicted"]
-    if never:
-        names = ", ".join(f"'{shortened(n)}'" for n in never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
-        out.append(f"never predicted: {names}; accuracy hides that, recall is 0. Try --class-weights balanced, more "
-                   "epochs, or more rows of it")
+    if figures["never_predicted"]:
+        out.append(f"never predicted: {_some(figures['never_predicted'])}; accuracy hides that, recall is 0. Try --class-weights "
+                   "balanced, more epochs, or more rows of it")
     if figures["absent"]:
         out.append(f"{len(figures['absent'])} of {len(figures['labels'])} classes have no row here "
                    f"({', '.join(map(shortened, figures['absent'][:5]))}{', …' if len(figures['absent']) > 5 else ''}): nothing is "
                    "known about them")
     if figures.get("stuck"):
         out.append(figures["stuck"])
+    seeds = figures.get("seeds", {"runs": {}})
+    for name, run in seeds["runs"].items():  # a seed that failed is seldom the best, which is the one reported here
+        if name != seeds["best"] and run.get("never_predicted"):
+            out.append(f"{name} never predicts {_some(run['never_predicted'])}: with some random numbers this recipe fails; try a lower "
+                       "--lr or more --epochs")
+        if name != seeds["best"] and run.get("stuck"):
+            out.append(run["stuck"])
     if figures["n"] < 200:
         out.append(f"only {figures['n']} rows: read the intervals, not the figures")
     best = max(("tfidf", "nb"), key=lambda name: figures["baselines"].get(name, {}).get("macro_f1", -1.0))
@@ -75,6 +80,10 @@ def warnings_of(figures: dict[str, Any]) -> list[str]:
     if floor and floor["macro_f1"] >= figures["macro_f1"]:
         out.append(f"the floor is not beaten: {FLOORS[best]} reaches macro-F1 {floor['macro_f1']:.4f}")
     return out
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    return ", ".join(f"'{shortened(n)}'" for n in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def against_sentence(figures: dict[str, Any], floor: str) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import evaluate
 import train
-from minibert import behaviour, cli, ledger, metrics, plots, report
+from minibert import behaviour, checkpoint, cli, convert, ledger, metrics, plots, report
 from minibert.cli import UserError
 from minibert.predictor import Predictor
 
@@ -544,6 +545,26 @@ def test_never_predicted_is_a_warning():
     assert found == {"never_predicted": ["yes"], "absent": []}
     warned = report.warnings_of({**figures, **found, "baselines": {}, "macro_f1": 0.4872})
     assert any("never predicted: 'yes'" in w for w in warned)
+
+
+def test_a_seed_that_learned_nothing_is_named_though_another_is_reported(family, tmp_path, capsys):
+    """Case R11: the best seed on validation is seldom the one that failed."""
+    home = Path(shutil.copytree(family, tmp_path / "family"))
+    best, other = sorted(("seed-1", "seed-2"), key=lambda name: -figures_of(home / name, "val")["macro_f1"])
+    model = convert.load_classifier(home / other, say=lambda line: None)
+    with torch.no_grad():
+        model.head.classifier.bias[0] += 100.0
+    convert.save_classifier(model, home / other)
+    rows = (home / other / "history.csv").read_text().splitlines()
+    (home / other / "history.csv").write_text("\n".join([*rows[:-1], "4,0.75," + rows[-1].split(",", 2)[2]]) + "\n")
+    info = checkpoint.load_run(home / other, verify=False).info
+    checkpoint.seal_run(home / other, info, list(info["files"]))
+    go(home)
+    said, written = capsys.readouterr().out, (home / "report.md").read_text()
+    assert figures_of(home)["seeds"]["best"] == best and not figures_of(home)["never_predicted"]
+    for text in (said, written):
+        assert f"{other} never predicts '{model.labels[1]}'" in text and f"the training loss of {other.replace('-', ' ')} ended at 0.750" in text
+        assert f"{best} never predicts" not in text
 
 
 def test_several_labels(tmp_path, capsys):
