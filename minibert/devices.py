@@ -37,8 +37,9 @@ def choose_precision(device: torch.device, amp: str | None) -> tuple[str, str]:
     """(precision, remark): what `--amp` means on this device; the remark is "" when there is nothing to say.
 
     `amp` None is fp32. "auto" is fp16 with loss scaling on CUDA and fp16 on MPS, bf16 on a CPU that has the
-    instructions. An explicit "bf16"/"fp16" that the device cannot do is refused (Micikevicius et al. 2018 for fp16
-    with loss scaling; bf16 keeps fp32's exponent and needs none).
+    instructions. An explicit "bf16"/"fp16" that the device cannot do is refused, but for bf16 on a CPU without the
+    instructions, which stays in fp32 and says so (Micikevicius et al. 2018 for fp16 with loss scaling; bf16 keeps
+    fp32's exponent and needs none).
     """
     if amp is None:
         return "fp32", ""
