@@ -159,12 +159,21 @@ def check_flags(flags: Flags) -> None:
     def need(ok: bool, name: str, what: str) -> None:
         if not ok:
             raise UserError(f"--{name.replace('_', '-')} {getattr(flags, name)}: {what}.")
+    for name, value in vars(flags).items():
+        need(type(value) is not int or value < 2**31, name, "2147483647 is the most")
+    need(flags.split_seed >= 0, "split_seed", "it cannot be negative")
     for name in ("batch_size", "accum", "epochs"):
         need(getattr(flags, name) >= 1, name, "at least 1 is needed")
     for name in ("limit", "overfit", "save_every"):
         need(getattr(flags, name) is None or getattr(flags, name) >= 1, name, "at least 1 is needed")
     for name in ("workers", "reinit_layers", "patience", "stride"):
         need(getattr(flags, name) >= 0, name, "it cannot be negative")
+    special = 2 if "," not in flags.text_col else 3  # at the least; `prepare` asks the tokenizer itself
+    need(flags.max_len > special, "max_len", f"at least {special + 1} is needed, for the special tokens and one of the text")
+    if flags.truncate == "chunk":
+        room = min(flags.max_len, EncoderConfig.max_position_embeddings if flags.model == "tiny" else flags.max_len) - special
+        room -= room // 2 if special == 3 else 0  # the second text may take the other half
+        need(flags.stride < room, "stride", f"it has to be below {room}, the text tokens of one window at --max-len {flags.max_len}")
     for name in ("lr", "max_grad_norm"):
         need(math.isfinite(getattr(flags, name)) and getattr(flags, name) > 0, name, "a number above 0 is needed")
     need(flags.weight_decay >= 0 and math.isfinite(flags.weight_decay), "weight_decay", "a number from 0 is needed")
@@ -234,6 +243,8 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     quiet = flags.quiet or not procs.first
     tokenizer = (train_wordpiece(train.texts + (train.pairs or []), vocab_size=TINY_VOCABULARY) if flags.model == "tiny"
                  else load_tokenizer(flags.model, flags.revision))
+    tokenizer.windows([], None if train.pairs is None else [], flags.max_len,  # refuses what no text could be cut by
+                      flags.stride if flags.truncate == "chunk" else 0)
     store = lambda texts: None if texts is None else data.tokenize_store(tokenizer, texts, quiet=quiet)
     task = Task(dataset, tokenizer, store(train.texts), store(val.texts), store(train.pairs), store(val.pairs), {}, {})
 

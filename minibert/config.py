@@ -246,7 +246,7 @@ def labels_from_config(d: dict[str, Any], where: str = "config.json") -> list[st
     """The label names in index order from `id2label` (or `label2id`), or None where the file names none."""
     table = d.get("id2label")
     if table is None and isinstance(d.get("label2id"), dict):
-        table = {index: name for name, index in d["label2id"].items()}
+        table = {str(index): name for name, index in d["label2id"].items()}
     if table is None:
         return None
     try:

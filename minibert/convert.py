@@ -364,7 +364,10 @@ def _saved_head(name: str, d: dict, where: str, model_type: str, tensors: dict[s
     way_out = f"train one on its encoder first (python train.py --model {name}), or from Python give num_labels for a new head"
     kinds = {"linear": LINEAR_HEAD_KEYS, "native": NATIVE_HEAD_KEYS[model_type]}
     found = [kind for kind, keys in kinds.items() if all(f"{theirs}.weight" in state for theirs in keys.values())]
-    classes = [str(c) for c in d.get("architectures") or []]
+    classes = d.get("architectures") or []
+    if not isinstance(classes, list):
+        raise UserError(f"{where}: architectures is {classes!r}; it has to be a list of class names.")
+    classes = [str(c) for c in classes]
     other_task = [c for c in classes if "For" in c and not c.endswith("ForSequenceClassification")]
     # Parts of a head, or a config.json that promises one: what is missing is then a key, not the classifier.
     parts = [key for key in state if key.startswith(OTHER_HEADS) and not key.startswith("qa_outputs.")]

@@ -122,6 +122,8 @@ def read_folder(folder: Path, quiet: bool = False) -> dict[str, Columns]:
                 continue  # _columns says what is missing
             for file in cli.progress(names, desc=f"reading {split}/{label}", quiet=quiet):
                 try:
+                    if not file.is_file():  # a pipe would be waited for for ever
+                        raise UserError(f"{file} is no ordinary file; is it a review?")
                     with open(file, "rb") as f:
                         data = f.read(MAX_REVIEW + 1)
                 except OSError as e:

@@ -157,6 +157,8 @@ def open_table(path: str | os.PathLike, text_cols: list[str], label_cols: list[s
     """
     path = Path(path)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe never ends, and it can be read once only
+            raise UserError(f"{path} is a pipe or a device, and this program reads a table more than once; save it as a file.")
         encoding, notes = _encoding(path)
         if path.suffix.lower() == ".jsonl":
             return _open_jsonl(path, encoding, text_cols, label_cols, multi_label, notes)

@@ -593,3 +593,16 @@ def test_the_command_line(tmp_path):
     run = a_run(tmp_path / "run", "linear")
     done = subprocess.run([sys.executable, "-m", "minibert.convert", run, tmp_path / "out"], capture_output=True, text=True, cwd=Path(__file__).parent.parent)
     assert done.returncode == 2 and done.stderr.startswith("error: ") and "--head native" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"architectures": 5}, "architectures is 5"),
+    ({"architectures": {"a": 1}}, "architectures is"),
+    ({"id2label": None, "label2id": {"good": [1], "bad": 0}}, "id2label has to map"),
+])
+def test_absurd_fields_of_a_config_are_one_sentence(tmp_path, change, words):
+    folder = checkpoint_of(reference_classifier("bert"), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(UserError, match=words):
+        convert.load_classifier(folder)

@@ -737,3 +737,19 @@ def test_threads_may_load_at_once(tmp_path):
     threads = [threading.Thread(target=lambda: prints.append(data.load_data(path).train.fingerprint())) for _ in range(8)]
     [t.start() for t in threads], [t.join() for t in threads]
     assert len(prints) == 8 and len(set(prints)) == 1
+
+
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.csv")
+    with pytest.raises(UserError, match="is a pipe or a device"):
+        data.load_data(str(tmp_path))
+    (tmp_path / "zero").mkdir()
+    (tmp_path / "zero" / "train.csv").symlink_to("/dev/zero")
+    with pytest.raises(UserError, match="is a pipe or a device"):
+        data.load_data(str(tmp_path / "zero"))
+    for part in ("train/pos", "train/neg", "test/pos", "test/neg"):
+        (tmp_path / "aclImdb" / part).mkdir(parents=True)
+        (tmp_path / "aclImdb" / part / "1_7.txt").write_text("a review")
+    os.mkfifo(tmp_path / "aclImdb" / "train" / "pos" / "2_9.txt")
+    with pytest.raises(UserError, match="2_9.txt is no ordinary file"):
+        data.load_data(str(tmp_path / "aclImdb"))

@@ -572,6 +572,9 @@ def test_a_wiring_check_that_cannot_succeed_exits_1(csv_file, model_folder, tmp_
     (["--dropout", "1"], "--dropout 1.0"),
     (["--seeds", "1", "1"], "each seed once"),
     (["--seeds", "-1"], "--seeds"),
+    (["--split-seed", "-1"], "--split-seed -1: it cannot be negative"),
+    (["--max-len", str(10**20)], "2147483647 is the most"),
+    (["--epochs", str(10**15)], "2147483647 is the most"),
     (["--resume", "--overwrite"], "give one of them"),
     (["--label-smoothing", "1.5"], "--label-smoothing"),
     (["--freeze", "everything"], "--freeze everything"),
@@ -586,6 +589,26 @@ def test_wrong_flags_are_one_sentence(csv_file, model_folder, tmp_path, flags, w
     with pytest.raises(UserError) as e:
         run(csv_file, model_folder, tmp_path / "run", *flags)
     assert words in str(e.value) and "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--max-len", "2"], "--max-len 2: at least 3"),
+    (["--max-len", "3", "--text-col", "text,other"], "--max-len 3: at least 4"),
+    (["--truncate", "chunk", "--max-len", "24"], "--stride 64: it has to be below 22"),
+    (["--truncate", "chunk", "--stride", "22", "--max-len", "24"], "--stride 22"),
+    (["--truncate", "chunk", "--max-len", "9000", "--stride", "510", "--model", "tiny"], "--stride 510: it has to be below 510"),
+    (["--truncate", "chunk", "--max-len", "23", "--stride", "10", "--text-col", "text,other"], "--stride 10: it has to be below 10"),
+])
+def test_what_no_text_can_be_cut_by_is_refused_before_data_are_read(csv_file, model_folder, tmp_path, monkeypatch, flags, words):
+    monkeypatch.setattr(train.data, "load_data", lambda *a, **k: pytest.fail("the data are read"))
+    with pytest.raises(UserError, match=words):
+        run(csv_file, model_folder, tmp_path / "run", *flags)
+
+
+def test_a_stride_too_wide_for_the_model_is_refused_before_the_floors(csv_file, model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(train.baselines, "floors", lambda *a, **k: pytest.fail("the floors are fitted"))
+    with pytest.raises(UserError, match="stride 1998"):  # the model's own positions are fewer than 2,000
+        run(csv_file, model_folder, tmp_path / "run", "--truncate", "chunk", "--max-len", 2001, "--stride", 1998)
 
 
 def test_finished_and_unfinished_runs_are_not_overwritten(csv_file, model_folder, tmp_path):
