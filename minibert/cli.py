@@ -6,8 +6,10 @@ The lowest room of the house: every other module may import it, it imports none 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
+import errno
 import os
 import signal
 import sys
@@ -147,9 +149,15 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
     except BrokenPipeError:  # `… | head`: the reader has gone, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    except Exception:
-        traceback.print_exc()
-        status = 1
+    except Exception as e:
+        # Files are written where their names are told, so a full disk here is that of what is printed (`… > scored.csv`).
+        full = isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if full:
+            print(f"error: what is printed cannot be written ({e.strerror}); free some space.", file=sys.stderr)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the flush at the end fails as well
+        else:
+            traceback.print_exc()
+        status = 2 if full else 1
     sys.exit(status)
 
 

@@ -441,8 +441,9 @@ def export(run: str | os.PathLike, out: str | os.PathLike) -> None:
     seeds = checkpoint.seed_folders(run) if run.is_dir() else []
     if seeds and not checkpoint.finished(run):
         raise UserError(f"{run} holds several seeds; name one of them: {', '.join(str(s) for s in seeds)}.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not an empty folder; choose a new one, so that nothing is overwritten.")
+    with files.storage_faults(f"write to {out}"):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UserError(f"{out} is not an empty folder; choose a new one, so that nothing is overwritten.")
     info = checkpoint.load_run(run).info
     if missing := [key for key in ("model", "labels") if key not in info]:
         raise UserError(f"{run / 'run.json'} says nothing of {_some(missing)}: it is not the record that train.py wrote; restore it or retrain.")

@@ -20,6 +20,8 @@ from .cli import UserError
 _STORAGE = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EFBIG: "the file would be larger than the limit of this account or file system; raise it (`ulimit -f`) or choose another folder",
+    errno.ENOENT: "no folder can be made there; choose another path",
     errno.EROFS: "the file system is read-only; choose another folder",
     errno.EACCES: "permission denied; choose a folder you may write to",
     errno.EPERM: "permission denied; choose a folder you may write to",
@@ -38,7 +40,7 @@ def storage_faults(doing: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as e:
-        why = _STORAGE.get(_error_number(e))
+        why = _STORAGE.get(_error_number(e)) or ("its name holds a NUL; choose another" if "embedded null" in str(e) else None)
         if why is None:
             raise
         raise UserError(f"cannot {doing}: {why}; what was already written is untouched.") from e

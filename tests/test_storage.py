@@ -300,3 +300,27 @@ def test_a_full_token_cache_only_costs_time(csv_file, model_folder, tmp_path, mo
     Path(tmp_path / "file").write_text("a file where the cache's folder should be")
     run(csv_file, model_folder, tmp_path / "run", "--limit", 16, "--epochs", 1)
     assert checkpoint.finished(tmp_path / "run")
+
+
+@pytest.mark.parametrize("path, words", [("/proc/none/x", "no folder can be made there"), ("/tmp/\0x/x", "holds a NUL")])
+def test_a_path_where_nothing_can_be_made_is_one_sentence(path, words):
+    with pytest.raises(UserError, match=words):
+        files.write_atomic(path, "x")
+
+
+def test_a_file_over_the_size_limit_and_a_full_standard_output_are_one_sentence(tmp_path):
+    import subprocess, sys
+    from pathlib import Path
+    root = Path(__file__).resolve().parent.parent
+    code = ("import resource, signal, sys; from minibert import cli, files; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+            f"cli.run(lambda argv: files.write_atomic({str(tmp_path / 'x')!r}, 'x' * 5000), [])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot write") and done.stderr.count("\n") == 1, done.stderr
+    assert not any(tmp_path.iterdir())
+    if not Path("/dev/full").exists():
+        return
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", "from minibert import cli; cli.run(lambda argv: print('x'), [])"], cwd=root,
+                              stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr == "error: what is printed cannot be written (No space left on device); free some space.\n"
