@@ -162,6 +162,8 @@ def check_flags(flags: Flags) -> None:
     for name, value in vars(flags).items():
         need(type(value) is not int or value < 2**31, name, "2147483647 is the most")
     need(flags.split_seed >= 0, "split_seed", "it cannot be negative")
+    need(flags.workers <= 256, "workers", "256 is the most; each is a process")
+    need(flags.data.strip() != "", "data", "a name or a path is needed")
     for name in ("batch_size", "accum", "epochs"):
         need(getattr(flags, name) >= 1, name, "at least 1 is needed")
     for name in ("limit", "overfit", "save_every"):

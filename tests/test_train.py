@@ -572,6 +572,8 @@ def test_a_wiring_check_that_cannot_succeed_exits_1(csv_file, model_folder, tmp_
     (["--dropout", "1"], "--dropout 1.0"),
     (["--seeds", "1", "1"], "each seed once"),
     (["--seeds", "-1"], "--seeds"),
+    (["--workers", "100000"], "--workers 100000: 256 is the most"),
+    (["--data", ""], "a name or a path is needed"),
     (["--split-seed", "-1"], "--split-seed -1: it cannot be negative"),
     (["--max-len", str(10**20)], "2147483647 is the most"),
     (["--epochs", str(10**15)], "2147483647 is the most"),
