@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, get_linear_schedule_with_warmup
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from minibert import checkpoint, data  # noqa: E402  (the rows only)
+from evaluate import data_of_training  # noqa: E402  (the rows only)
+from minibert import checkpoint  # noqa: E402
 
 
 def main() -> None:
@@ -31,10 +32,8 @@ def main() -> None:
     given = p.parse_args()
     info = checkpoint.load_run(Path(given.run)).info
     flags, ours = info["flags"], given.run
-    dataset = data.load_data(flags["data"], flags["text_col"], flags["label_col"], seed=flags["split_seed"])
+    dataset = data_of_training(flags, quiet=True)
     train = dataset.train
-    if flags["limit"]:
-        train = train.take(np.random.default_rng(flags["split_seed"]).permutation(len(train))[:flags["limit"]])
     assert train.fingerprint() == info["data"]["fingerprint"]["train"], "these are not the rows of the run"
     test = dataset.test.take(np.sort(np.random.default_rng(0).permutation(len(dataset.test))[:given.test_rows]))
 
