@@ -10,6 +10,11 @@ Read it from `main`: which of these is asked for; then `evaluate`: predict, coun
 
 from __future__ import annotations
 
+from minibert import cli
+
+if __name__ == "__main__":
+    cli.leave_at_a_signal()
+
 import contextlib
 import csv
 import dataclasses
@@ -21,7 +26,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
-from minibert import attention, baselines, behaviour, checkpoint, cli, data, errors, ledger, metrics, plots, report, sources
+from minibert import attention, baselines, behaviour, checkpoint, data, errors, ledger, metrics, plots, report, sources
 from minibert.checkpoint import Run
 from minibert.cli import UserError, flag
 from minibert.data import Dataset, Split
@@ -203,8 +208,7 @@ def data_of_training(flags: dict[str, Any], quiet: bool) -> Dataset:
     if flags["corrections"]:
         data.apply_corrections(dataset, flags["corrections"])
     if flags["limit"]:
-        rows = np.random.default_rng(flags["split_seed"]).permutation(len(dataset.train))[:flags["limit"]]
-        dataset = dataclasses.replace(dataset, train=dataset.train.take(rows))
+        dataset = dataclasses.replace(dataset, train=data.limited(dataset.train, flags["limit"], flags["split_seed"]))
     return dataset
 
 

@@ -11,18 +11,18 @@ and runs them on the one thread that owns the model. This file says what is serv
 
 from __future__ import annotations
 
-import os
-import signal
+from minibert import cli
 
-if __name__ == "__main__":  # most of the start is the import of torch: a signal then has nothing to wait for either
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))
+if __name__ == "__main__":
+    cli.leave_at_a_signal(status=0)
 
 import base64
 import hashlib
 import json
+import os
 import re
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -39,7 +39,7 @@ import numpy as np
 import torch
 
 import minibert
-from minibert import attention, cli
+from minibert import attention
 from minibert.batcher import Batcher, ClientGone, Overloaded, TooMuch
 from minibert.cli import UserError
 from minibert.predictor import FAST_TOLERANCE, Predictor, Window
@@ -504,8 +504,7 @@ def main(argv: Sequence[str]) -> int:
 
     service: Service | None = None
     with bind(flags, lambda: service) as server:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: os._exit(0))  # still loading: nothing to finish
+        cli.leave_at_a_signal(status=0)  # still loading: nothing to finish
         predictor = Predictor(run, flags.device, flags.precision, flags.batch_tokens, flags.threads, log)
         warm_up(predictor)
         service = Service(predictor, flags)

@@ -9,6 +9,11 @@ Read it from `main` (what happens, in order) to `fit` (the loop: epoch, step, va
 
 from __future__ import annotations
 
+from minibert import cli
+
+if __name__ == "__main__":
+    cli.leave_at_a_signal()
+
 import contextlib
 import dataclasses
 import datetime
@@ -29,15 +34,17 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import minibert
-from minibert import baselines, checkpoint, cli, data, devices, metrics, sources
+from minibert import baselines, checkpoint, data, devices, metrics, sources
 from minibert.cli import UserError, flag
 from minibert.config import EncoderConfig
 from minibert.convert import load_classifier, save_classifier
 from minibert.distributed import Processes, processes
 from minibert.files import folder_lock, read_json, storage_faults, write_csv, write_json
 from minibert.model import Classifier, check_inputs
-from minibert.optimization import freeze, lr_factor, make_optimizer, parameter_groups, reinit_layers, set_lr, warmup_steps
+from minibert.optimization import (check_reinit, freeze, frozen_depth, lr_factor, make_optimizer, parameter_groups, reinit_layers,
+                                   set_lr, warmup_steps)
 from minibert.predictor import POOLINGS, Predictor, pool_windows
+from minibert.pretrained import resolve
 from minibert.tokenization import Tokenizer, load_tokenizer, train_wordpiece
 
 # What `--model tiny` is, and what it trains with unless a flag says otherwise: small enough for two minutes on two cores.
@@ -220,6 +227,9 @@ class Task:
 
 def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     """Read, check, tokenise, and print what a person should see before a model is trained."""
+    layers = (TINY["num_hidden_layers"] if flags.model == "tiny" else  # a model that is not there costs no reading of data
+              EncoderConfig.from_dict(resolve(flags.model, flags.revision, weights=False).config).num_hidden_layers)
+    frozen_depth(flags.freeze, layers), check_reinit(flags.reinit_layers, layers)
     dataset = data.load_data(flags.data, flags.text_col, flags.label_col, multi_label=flags.multi_label,
                              seed=flags.split_seed, quiet=flags.quiet or not procs.first)
     if flags.tune_threshold and (flags.multi_label or len(dataset.labels) != 2):
@@ -229,10 +239,9 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
         say(data.apply_corrections(dataset, flags.corrections))
     train, val = dataset.train, dataset.val
     if flags.overfit:
-        train = train.take(np.flatnonzero(~train.conflicting()))  # a text under two labels cannot be memorised
-        train = val = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.overfit])
+        train = val = data.wiring_rows(train, flags.overfit)
     elif flags.limit:
-        train = train.take(np.random.default_rng(flags.split_seed).permutation(len(train))[:flags.limit])
+        train = data.limited(train, flags.limit, flags.split_seed)
     if not flags.multi_label and not flags.overfit and len(np.unique(train.labels)) < 2:  # load_data saw two
         raise UserError(f"--limit {flags.limit} leaves a single class in training; raise it." if flags.limit else
                         f"--corrections {flags.corrections} leaves a single class in training; a classifier needs two.")
@@ -240,7 +249,7 @@ def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     for line in dataset.report.lines():
         say(line)
     if flags.limit or flags.overfit:
-        say(f"limit       {len(train):,} training texts are used")
+        say(f"limit       {len(train):,} training texts are used: {data.balance(train)}")
 
     quiet = flags.quiet or not procs.first
     tokenizer = (train_wordpiece(train.texts + (train.pairs or []), vocab_size=TINY_VOCABULARY) if flags.model == "tiny"

@@ -118,6 +118,17 @@ def parse(p: argparse.ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
     return vars(given)
 
 
+def leave_at_a_signal(status: int = 130) -> None:
+    """Until `run` begins, Ctrl-C and SIGTERM end the process at once and without a word.
+
+    For the top of a script, before its heavy imports: they take seconds, and a KeyboardInterrupt in the middle of
+    one would be a traceback about libraries.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` leave it
+            signal.signal(number, lambda *_: os._exit(status))
+
+
 def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None) -> NoReturn:
     """Run a script's `main(argv)` and turn what happened into the exit status of DESIGN.
 
@@ -127,8 +138,10 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
         if getattr(sys, name) is None:  # closed (`2>&-`): else the next file or socket gets its number, and all that is said
             setattr(sys, name, open(os.devnull, mode))
     rank = os.environ.get("RANK")  # set by torchrun, which ends its processes with SIGTERM: those go without a word
-    if rank is None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number, usual in ((signal.SIGTERM, signal.SIG_DFL if rank is not None else signal.default_int_handler),
+                          (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, usual)
     try:
         status = main(sys.argv[1:] if argv is None else argv) or 0
         sys.stdout.flush()

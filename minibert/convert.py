@@ -9,6 +9,11 @@ non-strict load gets wrong: it copies what matches, leaves the rest random, and 
 
 from __future__ import annotations
 
+from . import cli
+
+if __name__ == "__main__":
+    cli.leave_at_a_signal()
+
 import contextlib
 import dataclasses
 import json
@@ -23,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from . import checkpoint, cli, files, pretrained, tokenization
+from . import checkpoint, files, pretrained, tokenization
 from .cli import UserError, nearest
 from .config import EncoderConfig, labels_from_config, problem_type
 from .model import Classifier, Encoder, init_weights

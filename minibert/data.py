@@ -314,6 +314,17 @@ def wiring_rows(train: Split, n: int) -> Split:
     return train.take(np.sort(rows))
 
 
+def limited(train: Split, n: int, seed: int) -> Split:
+    """The first `n` rows after a shuffle by `seed`, for --limit."""
+    return train.take(np.random.default_rng(seed).permutation(len(train))[:n])
+
+
+def balance(split: Split) -> str:
+    """Rows per label, in index order where they are few, and what the simplest answer would score."""
+    no_label = int((split.labels.sum(1) == 0).sum()) if split.labels.ndim == 2 else None
+    return _balance(dict(zip(split.names, map(int, _class_counts(split)))), len(split), no_label)
+
+
 def apply_corrections(dataset: Dataset, path: str | Path) -> str:
     """Put the `correction` column of an errors.csv in place of labels of train and validation; says what was done.
 

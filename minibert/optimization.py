@@ -51,29 +51,39 @@ def parameter_groups(model: Classifier, lr: float, weight_decay: float, layer_de
     return list(groups.values())
 
 
-def freeze(model: Classifier, what: str | None) -> list[str]:
-    """Stop the gradient for `what`: "embeddings", "encoder" (train the head only), or a number k: the embeddings
-    and the lowest k layers. Returns the frozen parameters' names.
+def frozen_depth(what: str | None, layers: int) -> int:
+    """Parameters with a smaller `depth_of` than this are frozen by --freeze `what` in a model of `layers` layers.
 
-    Raises UserError for a word or number that names no part of this model.
+    Raises UserError for a word or number that names no part of the model.
     """
     if what is None:
-        return []
-    layers = model.config.num_hidden_layers
+        return 0
     if what == "embeddings":
-        below = 1
-    elif what == "encoder":
-        below = layers + 1
-    elif what.isascii() and what.isdigit() and 1 <= int(what) <= layers:
-        below = int(what) + 1
-    else:
-        raise UserError(f"--freeze {what}: use 'embeddings', 'encoder' or a number of layers from 1 to {layers}.")
-    frozen = []
+        return 1
+    if what == "encoder":
+        return layers + 1
+    if what.isascii() and what.isdigit() and 1 <= int(what) <= layers:
+        return int(what) + 1
+    raise UserError(f"--freeze {what}: use 'embeddings', 'encoder' or a number of layers from 1 to {layers}.")
+
+
+def freeze(model: Classifier, what: str | None) -> list[str]:
+    """Stop the gradient for `what`: "embeddings", "encoder" (train the head only), or a number k: the embeddings
+    and the lowest k layers. Returns the frozen parameters' names. Raises UserError as `frozen_depth` does.
+    """
+    layers = model.config.num_hidden_layers
+    below, frozen = frozen_depth(what, layers), []
     for name, p in model.named_parameters():
         if depth_of(name, layers) < below and p.requires_grad:
             p.requires_grad_(False)
             frozen.append(name)
     return frozen
+
+
+def check_reinit(top: int, layers: int) -> None:
+    """Raise UserError when a model of `layers` layers has no `top` layers to give fresh weights."""
+    if top > layers:
+        raise UserError(f"--reinit-layers {top}: the model has {layers} layers.")
 
 
 def reinit_layers(model: Classifier, top: int, seed: int) -> None:
@@ -82,8 +92,7 @@ def reinit_layers(model: Classifier, top: int, seed: int) -> None:
     Raises UserError when the model has fewer layers.
     """
     layers = model.config.num_hidden_layers
-    if top > layers:
-        raise UserError(f"--reinit-layers {top}: the model has {layers} layers.")
+    check_reinit(top, layers)
     if top <= 0:
         return
     generator = torch.Generator().manual_seed(seed)

@@ -12,6 +12,11 @@ what the user reads).
 
 from __future__ import annotations
 
+from . import cli
+
+if __name__ == "__main__":
+    cli.leave_at_a_signal()
+
 import csv
 import dataclasses
 import io
@@ -25,7 +30,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Text
 import numpy as np
 import torch
 
-from . import checkpoint, cli, convert, devices, sources, tokenization
+from . import checkpoint, convert, devices, sources, tokenization
 from .cli import UserError
 from .distributed import Processes, processes
 from .files import read_json

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -605,6 +606,40 @@ def test_what_no_text_can_be_cut_by_is_refused_before_data_are_read(csv_file, mo
     monkeypatch.setattr(train.data, "load_data", lambda *a, **k: pytest.fail("the data are read"))
     with pytest.raises(UserError, match=words):
         run(csv_file, model_folder, tmp_path / "run", *flags)
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--freeze", "99"], "--freeze 99: use 'embeddings', 'encoder' or a number of layers from 1 to 2"),
+    (["--reinit-layers", "99"], "--reinit-layers 99: the model has 2 layers"),
+    (["--freeze", "3", "--model", "tiny"], "--freeze 3: "),
+    (["--model", "./no-such-folder"], "there is no folder ./no-such-folder"),
+])
+def test_what_the_model_cannot_do_is_refused_before_data_are_read(csv_file, model_folder, tmp_path, monkeypatch, flags, words):
+    monkeypatch.setattr(train.data, "load_data", lambda *a, **k: pytest.fail("the data are read"))
+    with pytest.raises(UserError, match=words):
+        run(csv_file, model_folder, tmp_path / "run", *flags)
+
+
+def test_the_limit_line_counts_the_rows_that_are_used(csv_file, model_folder, tmp_path, capsys):
+    train.main(["--data", str(csv_file), "--model", str(model_folder), "--out", str(tmp_path / "run"), "--limit", "16", "--epochs", "1"])
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("limit"))
+    counts = [int(n) for n in re.findall(r" (\d+) \(", line)]
+    used = json.loads((tmp_path / "run" / "run.json").read_text())["data"]["label_counts"]
+    assert "16 training texts" in line and counts == list(used.values()) and f"majority baseline {max(counts) / 16:.1%}" in line
+
+
+@pytest.mark.parametrize("script", [["train.py"], ["evaluate.py"], ["-m", "minibert.predictor"], ["-m", "minibert.convert"]], ids=" ".join)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_imports_is_no_traceback(script, number):
+    """The heavy imports stand still at numpy or torch, whichever comes first, for as long as the signal needs."""
+    slow = ("import builtins, os, sys, time\nreal = builtins.__import__\n"
+            "def wait(name, *given, **more):\n    if name in ('numpy', 'torch'): os.write(1, b'importing'); time.sleep(60)\n    return real(name, *given, **more)\n"
+            "builtins.__import__ = wait\nimport runpy\nsys.path.insert(0, '.')\n"
+            f"runpy.{'run_module' if script[0] == '-m' else 'run_path'}({script[-1]!r}, run_name='__main__')")
+    process = subprocess.Popen([sys.executable, "-c", slow], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.read(9) == "importing"
+    process.send_signal(number)
+    assert process.wait(30) == 130 and process.stderr.read() == ""
 
 
 def test_a_stride_too_wide_for_the_model_is_refused_before_the_floors(csv_file, model_folder, tmp_path, monkeypatch):
