@@ -43,7 +43,7 @@ from minibert.files import folder_lock, read_json, storage_faults, write_csv, wr
 from minibert.model import Classifier, check_inputs
 from minibert.optimization import (check_reinit, freeze, frozen_depth, lr_factor, make_optimizer, parameter_groups, reinit_layers,
                                    set_lr, warmup_steps)
-from minibert.predictor import POOLINGS, Predictor, pool_windows
+from minibert.predictor import POOLINGS, Predictor, default_batch_tokens, pool_windows, token_budget_batches
 from minibert.pretrained import resolve
 from minibert.tokenization import Tokenizer, load_tokenizer, train_wordpiece
 
@@ -81,7 +81,8 @@ class Flags:
     truncate: str = flag("right", "what a longer text loses: right (its end), left (its start), head+tail (its middle); "
                          "chunk reads all of it in overlapping windows", choices=["right", "left", "head+tail", "chunk"])
     stride: int = flag(64, "tokens that neighbouring windows share, with --truncate chunk")
-    batch_size: int = flag(None, "texts per forward pass and process [default: 16; tiny: 64]", type=int, metavar="N")
+    batch_size: int = flag(None, "texts per forward pass and process; a CPU takes long texts in smaller passes of the same "
+                           "step [default: 16; tiny: 64]", type=int, metavar="N")
     accum: int = flag(1, "forward passes per optimizer step: equals an N times larger batch")
     lr: float = flag(None, "peak learning rate [default: 2e-5; tiny: 3e-3]", type=float, metavar="X")
     epochs: int = flag(None, "passes over the training texts [default: 3; tiny: 6]", type=int, metavar="N")
@@ -224,6 +225,10 @@ class Task:
         total = np.asarray(first.lengths) + self.tokenizer.num_special(second is not None)
         return total if second is None else total + np.asarray(second.lengths)
 
+    def lengths_read(self, which: str, flags: Flags) -> np.ndarray:
+        """Tokens the model reads of each text (n,): cut at --max-len, or all of it in windows."""
+        return self.lengths(which) if flags.truncate == "chunk" else np.minimum(self.lengths(which), flags.max_len)
+
 
 def prepare(flags: Flags, procs: Processes, say: Callable[[str], None]) -> Task:
     """Read, check, tokenise, and print what a person should see before a model is trained."""
@@ -335,20 +340,23 @@ def epoch_windows(flags: Flags, task: Task, effective_batch: int, seed: int, epo
     """The rows of each optimizer step of an epoch: a function of (seed, epoch, effective batch) and nothing else, so
     that `--accum k` is a k times larger batch, N processes are one, and a resumed run reads what it would have read.
     """
-    lengths = np.minimum(task.lengths("train"), flags.max_len) if flags.truncate != "chunk" else task.lengths("train")
+    lengths = task.lengths_read("train", flags)
     if flags.sampler == "balanced":
         rows = data.balanced_rows(task.dataset.train.labels, seed, epoch)
         return [rows[w] for w in data.length_buckets(lengths[rows], effective_batch, seed, epoch)]
     return data.length_buckets(lengths, effective_batch, seed, epoch)
 
 
-def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, procs: Processes) -> list[tuple[np.ndarray, bool]]:
-    """This process's forward passes of one optimizer step: the rows of each, at most `batch_size`, all of like length,
-    and whether they count.
+def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, most_tokens: int | None, procs: Processes
+             ) -> list[tuple[np.ndarray, bool]]:
+    """This process's forward passes of one optimizer step: the rows of each, at most `batch_size` and (unless it is one
+    row) `most_tokens`, all of like length, and whether they count.
 
     Every process gets the same number of passes, or the gradient exchange would wait for ever. A process that would
     have no row in a pass repeats one, which does not count.
     """
+    if most_tokens is not None:
+        batch_size = max(1, min(batch_size, most_tokens // int(lengths[window].max())))
     passes = math.ceil(len(window) / (batch_size * procs.world))
     window = window[np.argsort(lengths[window], kind="stable")]
     parts = np.array_split(window, passes * procs.world)[procs.rank::procs.world]
@@ -404,9 +412,9 @@ def validate(model: Classifier, flags: Flags, task: Task, device: torch.device, 
     """Logits of every validation text (n,C) and the mean loss, on every process. The model's mode is restored."""
     was_training = model.training
     model.eval()  # dropout off
-    lengths = np.minimum(task.lengths("val"), flags.max_len)
-    order = np.argsort(-lengths, kind="stable")[procs.rank::procs.world]
-    parts = [order[i:i + 2 * flags.batch_size] for i in range(0, len(order), 2 * flags.batch_size)]
+    lengths = task.lengths_read("val", flags)
+    mine = np.argsort(-lengths, kind="stable")[procs.rank::procs.world]
+    parts = [mine[rows] for rows in token_budget_batches(lengths[mine], default_batch_tokens(device))]
     found, total = [], 0.0
     with torch.inference_mode():
         batches = MicroBatches(flags, task, "val", parts, model.config).start(device, 0)
@@ -422,7 +430,7 @@ def validate(model: Classifier, flags: Flags, task: Task, device: torch.device, 
     model.train(was_training)
     n, classes = len(task.dataset.val), len(task.dataset.labels)
     logits = np.zeros((n, classes), dtype=np.float32)
-    for rows, part in procs.gather((order, np.concatenate(found) if found else logits[:0])):
+    for rows, part in procs.gather((mine, np.concatenate(found) if found else logits[:0])):
         logits[rows] = part
     return logits, procs.sum([total], device)[0] / loss_weight(task.dataset.val.labels, None)
 
@@ -460,7 +468,7 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
     """Train `model`; on return it holds the weights of the best epoch (or, with --overfit, the last)."""
     train, classes = task.dataset.train, len(task.dataset.labels)
     effective_batch = rows_per_step(flags, procs)
-    lengths = task.lengths("train")
+    lengths, most_tokens = task.lengths_read("train", flags), devices.pass_tokens(device, model.config.hidden_size)
     if len(train) < procs.world:
         raise UserError(f"{len(train)} training texts cannot be shared by {procs.world} processes; use fewer.")
     per_epoch = math.ceil(len(train) / effective_batch)
@@ -488,12 +496,12 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
     forward = torch.compile(replicas) if flags.compile else replicas
     model.train()
     saved_at = time.monotonic()
-    eta = Eta(task, flags, say)
+    eta = Eta(int(lengths.sum()), say)
 
     while at.epoch <= epochs and not (flags.patience and at.epoch - 1 - at.best_epoch >= flags.patience):
         ticked, busy, rows_seen = time.monotonic(), 0.0, 0
         windows = epoch_windows(flags, task, effective_batch, seed, at.epoch)
-        todo = [(w, share_of(w, lengths, flags.batch_size, procs)) for w in windows[at.window:]]
+        todo = [(w, share_of(w, lengths, flags.batch_size, most_tokens, procs)) for w in windows[at.window:]]
         parts = [rows for _, passes in todo for rows, _ in passes]
         batches = MicroBatches(flags, task, "train", parts, model.config).start(device, flags.workers)
 
@@ -693,9 +701,10 @@ def announce(say: Callable[[str], None], flags: Flags, task: Task, model: Classi
         f"{trained:,} trained, of which {count(p for g in decayed for p in g['params']):,} in "
         f"{sum(len(g['params']) for g in decayed)} matrices decay")
     c = model.config
+    longest = min(flags.max_len, int(task.lengths("train").max()))
+    rows = min(flags.batch_size, len(task.dataset.train), max(1, (devices.pass_tokens(device, c.hidden_size) or 2**31) // longest))
     plan = devices.memory_plan(
-        c, trained, everything - trained, min(flags.batch_size, len(task.dataset.train)),
-        min(flags.max_len, int(task.lengths("train").max())), precision=precision,
+        c, trained, everything - trained, rows, longest, precision=precision,
         attention_dropout=c.attention_probs_dropout_prob, hidden_dropout=c.hidden_dropout_prob,
         fused_attention=flags.attention == "sdpa" and (device.type != "cpu" or c.attention_probs_dropout_prob == 0))
     # On a CPU the weights are part of what the process holds already.
@@ -711,8 +720,8 @@ def announce(say: Callable[[str], None], flags: Flags, task: Task, model: Classi
 class Eta:
     """Says once, after a few steps, when the training will end."""
 
-    def __init__(self, task: Task, flags: Flags, say: Callable[[str], None]):
-        self.say, self.per_epoch = say, float(task.lengths("train").sum())
+    def __init__(self, tokens_per_epoch: int, say: Callable[[str], None]):
+        self.say, self.per_epoch = say, tokens_per_epoch
         self.began, self.done, self.ticks, self.told = time.monotonic(), 0, 0, False
 
     def tick(self, tokens: int, at: Progress, epochs: int, windows_per_epoch: int) -> None:

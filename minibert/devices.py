@@ -70,6 +70,16 @@ def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
     return torch.amp.GradScaler(device.type, enabled=device.type == "cuda" and precision == "fp16")
 
 
+def pass_tokens(device: torch.device, hidden_size: int) -> int | None:
+    """The most tokens a training pass should hold, padding included; None where more are always better.
+
+    On a CPU the activations of a layer are read again while they lie in the cache only if they are few: one step on
+    16 texts of 512 tokens (MiniLM, one core) takes a fifth less time in passes of 2,048 tokens than in one, and BERT-base
+    likes half as many. The gradient is that of the whole step either way, as with --accum.
+    """
+    return max(1, 2048 * 384 // hidden_size) if device.type == "cpu" else None
+
+
 def describe(device: torch.device, precision: str) -> str:
     """One line: device, its memory, threads, precision, versions."""
     if device.type == "cuda":

@@ -231,17 +231,41 @@ def test_steps_counted_are_steps_taken(csv_file, model_folder, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("most_tokens", [None, 1, 300, 10**6])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 17, 48])
-def test_every_row_counts_once_whatever_the_number_of_processes(n, world):
-    window, lengths = np.arange(100, 100 + n), np.arange(200)[::-1].copy()
+def test_every_row_counts_once_whatever_the_number_of_processes(n, most_tokens, world):
+    window, lengths = np.arange(100, 100 + n), np.arange(1, 201)[::-1].copy()
     passes, counted = set(), []
     for rank in range(world):
-        parts = train.share_of(window, lengths, 8, Processes(rank, world, rank))
+        parts = train.share_of(window, lengths, 8, most_tokens, Processes(rank, world, rank))
         passes.add(len(parts))
         assert all(1 <= len(p) <= 8 for p, _ in parts)
+        assert most_tokens is None or all(len(p) == 1 or len(p) * lengths[p].max() <= most_tokens for p, _ in parts)
         counted += [r for p, counts in parts if counts for r in p]
     assert len(passes) == 1  # or the gradient exchange would wait for ever
     assert sorted(counted) == window.tolist()
+
+
+@pytest.mark.parametrize("flags", [[], ["--truncate", "chunk", "--max-len", 20, "--stride", 4], ["--class-weights", "balanced"]],
+                         ids=["plain", "chunk", "weights"])
+def test_smaller_passes_are_the_same_step(csv_file, model_folder, tmp_path, monkeypatch, flags):
+    """A CPU takes a long batch in several passes: with dropout off the weights are those of one pass, to rounding."""
+    monkeypatch.setattr(train, "make_optimizer", plain_sgd)
+    calls, real = [], train.loss_sum
+    monkeypatch.setattr(train, "loss_sum", lambda logits, *more: (calls.append(len(logits)), real(logits, *more))[1])
+    passes = {}
+    for name, most in (("whole", None), ("parts", 45)):
+        monkeypatch.setattr(train.devices, "pass_tokens", lambda device, hidden_size: most)
+        calls.clear()
+        run(csv_file, model_folder, tmp_path / name, *NO_DROPOUT, "--batch-size", 12, "--lr", 0.05, *flags)
+        passes[name] = len(calls)
+    assert passes["parts"] > 1.5 * passes["whole"]
+    same_weights(tmp_path / "whole", tmp_path / "parts", 1e-6)
+
+
+def test_passes_are_split_on_a_cpu_alone():
+    assert devices.pass_tokens(torch.device("cpu"), 384) == 2048 and devices.pass_tokens(torch.device("cpu"), 768) == 1024
+    assert devices.pass_tokens(torch.device("cuda"), 384) is None and devices.pass_tokens(torch.device("mps"), 384) is None
 
 
 def test_ids_outside_the_table_are_found_before_they_move_to_the_device(csv_file, model_folder, tmp_path):

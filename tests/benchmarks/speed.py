@@ -208,11 +208,11 @@ def train_minibert(job: dict[str, Any], texts: list[str], labels: list[int], sha
     train.validate = lambda *given: (marks.append(CLOCKS[job["clock"]]()), validate(*given))[1]
     with tempfile.TemporaryDirectory() as out:
         flags = train.read_flags(["--model", job["model"], "--max-len", str(job["max_len"]), "--batch-size", str(job["batch"]), "--epochs", "1",
-                                  "--out", out, "--quiet", *(["--amp"] if job["way"] == "amp" else [])])
+                                  "--out", out, "--quiet", "--truncate", job.get("truncate", "right"), *(["--amp"] if job["way"] == "amp" else [])])
         device, silent = torch.device("cpu"), lambda line: None
         model = train.build_model(flags, 0, task, device, silent)
-        for window in windows(flags, task, job["batch"], 0, 1):
-            shape.count(data.collate(tokenizer, task.train_store, window, job["max_len"], "right")["attention_mask"])
+        for batch, _, _ in train.MicroBatches(flags, task, "train", windows(flags, task, job["batch"], 0, 1), model.config).start(device, 0):
+            shape.count(batch["attention_mask"])
         with train.Stop() as stop:
             train.fit(flags, 0, Path(out), task, model, device, devices.choose_precision(device, flags.amp)[0], Processes(), stop, silent)
     return marks[1] - marks[0]
