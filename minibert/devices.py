@@ -108,7 +108,8 @@ def memory_plan(config: EncoderConfig, trained: int, frozen: int, rows: int, len
     Activations kept for the backward pass, per token and layer, in units of hidden_size D and intermediate_size F:
     inputs and outputs of attention (q, k, v, context, projection) 6D; the two sums before and after the LayerNorms
     4D; the feed-forward's hidden layer before and after GELU 2F; two dropout masks 2D; with unfused attention also
-    scores, probabilities and their mask, 3·H·S. Autocast keeps half-size copies of what enters matrix products.
+    scores, probabilities and their mask, 3·H·S; of the last layer, computed for [CLS] alone, keys and values, 2D.
+    Autocast keeps half-size copies of what enters matrix products.
     On top, while the backward pass is inside a layer, the gradients of what that layer computed: 2F + 6D, and 3·H·S.
     tests/benchmarks/memory_plan.py holds it against what steps take: 0.96 to 1.08 of it on a CPU in fp32.
     """
@@ -123,8 +124,9 @@ def memory_plan(config: EncoderConfig, trained: int, frozen: int, rows: int, len
         working += 4 * H * S * 3
     weights = 4 * (trained + frozen)
     casts = 0 if precision == "fp32" else 2 * trained
+    layers = (config.num_hidden_layers - 1) * per_token + size * 2 * D
     return {"weights": weights + casts, "gradients": 4 * trained, "adam": 8 * trained,
-            "activations": rows * S * (config.num_hidden_layers * per_token + working + 4 * 6 * D)}
+            "activations": rows * S * (layers + working + 4 * 6 * D)}
 
 
 def peak_memory(device: torch.device) -> int:

@@ -110,27 +110,30 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(D, D)
         self.dropout = config.attention_probs_dropout_prob
 
-    def forward(self, x: Tensor, mask: Tensor | None, eager: bool) -> tuple[Tensor, Tensor | None]:
-        """`mask` (B,1,1,S) bool, True = take part. Returns (B,S,D) and, in eager mode, the weights (B,H,S,S)."""
+    def forward(self, x: Tensor, mask: Tensor | None, eager: bool, queries: int | None = None) -> tuple[Tensor, Tensor | None]:
+        """`mask` (B,1,1,S) bool, True = take part. Only the first `queries` tokens look (None: all, Q = S below), at all
+        S tokens. Returns (B,Q,D) and, in eager mode, the weights (B,H,Q,S)."""
         B, S, D = x.shape
-        q = self.query(x).view(B, S, self.H, self.W).transpose(1, 2)  # (B,S,D) -> (B,S,H,W) -> (B,H,S,W)
+        looking = x[:, :queries]
+        Q = looking.shape[1]
+        q = self.query(looking).view(B, Q, self.H, self.W).transpose(1, 2)  # (B,Q,D) -> (B,Q,H,W) -> (B,H,Q,W)
         k = self.key(x).view(B, S, self.H, self.W).transpose(1, 2)
         v = self.value(x).view(B, S, self.H, self.W).transpose(1, 2)
         # A functional dropout rate does not follow eval() by itself: it has to be told.
         p = self.dropout if self.training else 0.0
         weights = None
         if eager:
-            scores = q @ k.transpose(2, 3) * self.W**-0.5  # (B,H,S,W) @ (B,H,W,S) -> (B,H,S,S)
+            scores = q @ k.transpose(2, 3) * self.W**-0.5  # (B,H,Q,W) @ (B,H,W,S) -> (B,H,Q,S)
             if mask is not None:
                 # Fill, not add, and with the dtype's own lowest number: -1e9 or a sum overflows in fp16.
                 scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
             weights = scores.softmax(dim=-1, dtype=torch.float32).to(v.dtype)  # over keys; in fp32 under autocast
             weights = F.dropout(weights, p)
-            context = weights @ v  # (B,H,S,S) @ (B,H,S,W) -> (B,H,S,W)
+            context = weights @ v  # (B,H,Q,S) @ (B,H,S,W) -> (B,H,Q,W)
         else:
             # True in this mask means "take part"; nn.MultiheadAttention means the opposite by the same word.
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
-        return self.output(context.transpose(1, 2).reshape(B, S, D)), weights  # (B,H,S,W) -> (B,S,H,W) -> (B,S,D)
+        return self.output(context.transpose(1, 2).reshape(B, Q, D)), weights  # (B,H,Q,W) -> (B,Q,H,W) -> (B,Q,D)
 
 
 class FeedForward(nn.Module):
@@ -162,8 +165,10 @@ class EncoderLayer(nn.Module):
         self.output_dropout = nn.Dropout(config.hidden_dropout_prob)
         self.output_LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def forward(self, x: Tensor, mask: Tensor | None, eager: bool) -> tuple[Tensor, Tensor | None]:
-        context, weights = self.attention(x, mask, eager)
+    def forward(self, x: Tensor, mask: Tensor | None, eager: bool, queries: int | None = None) -> tuple[Tensor, Tensor | None]:
+        """(B,S,D) → (B,S,D), or, of the first `queries` tokens alone, (B,Q,D)."""
+        context, weights = self.attention(x, mask, eager, queries)
+        x = x[:, :queries]
         x = self.attention_LayerNorm(x + self.attention_dropout(context))
         x = self.output_LayerNorm(x + self.output_dropout(self.feed_forward(x)))
         return x, weights
@@ -190,12 +195,14 @@ class Encoder(nn.Module):
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, inputs_embeds: Tensor | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False) -> EncoderOutput:
+                output_hidden_states: bool = False, output_attentions: bool = False, cls_only: bool = False) -> EncoderOutput:
         """`input_ids` (B,S) int64, or `inputs_embeds` (B,S,D) in place of the word rows (for gradients on them).
 
         `attention_mask` (B,S), 1 or True = real token, any dtype; left out, every token is real. `token_type_ids`
         (B,S): left out, zeros; not read where the family has no segment table. `output_attentions=True` runs this
-        one call eagerly: the fused kernel never holds the weights. Raises ValueError for inputs it cannot take.
+        one call eagerly: the fused kernel never holds the weights. `cls_only=True` computes the last layer for [CLS]
+        alone, which is all that a head reads: `last_hidden_state` is then (B,1,D), the same numbers for a twelfth to a
+        third less work. Raises ValueError for inputs it cannot take.
         """
         check_shapes(self.config, input_ids, attention_mask, token_type_ids, inputs_embeds)
         # Values too, where looking at them costs microseconds. On an accelerator every step would wait for the
@@ -206,8 +213,8 @@ class Encoder(nn.Module):
         mask = None if attention_mask is None else (attention_mask != 0)[:, None, None, :]  # (B,S) -> (B,1,1,S)
         x = self.embeddings(input_ids, attention_mask, token_type_ids, inputs_embeds)
         hidden, attentions = [x], []
-        for layer in self.layers:
-            x, weights = layer(x, mask, eager)
+        for number, layer in enumerate(self.layers, 1):
+            x, weights = layer(x, mask, eager, 1 if cls_only and number == len(self.layers) else None)
             if output_hidden_states:
                 hidden.append(x)
             if output_attentions:
@@ -286,7 +293,7 @@ class Classifier(nn.Module):
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
         """Logits (B,C); the arguments are the encoder's."""
-        return self.head(self.encoder(input_ids, attention_mask, token_type_ids, inputs_embeds))
+        return self.head(self.encoder(input_ids, attention_mask, token_type_ids, inputs_embeds, cls_only=True))
 
 
 def init_weights(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:

@@ -111,12 +111,14 @@ def compare_gradients(mine, reference):
 @pytest.mark.parametrize("head", ["native", "linear"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_dropout_stands_where_the_reference_has_it(family, head, implementation):
-    """Same seed, same order and shape of every draw: the same elements are dropped, so the outputs are equal."""
+    """Same seed, same order and shape of every draw: the same elements are dropped, so the outputs are equal.
+
+    With the last layer whole, as the reference computes it; for [CLS] alone its draws are fewer."""
     reference, encoder, mine = both(family, head, implementation)
     inputs = batch(family)
     mine.train(), reference.train()
     torch.manual_seed(5)
-    logits = mine(**inputs)
+    logits = mine.head(mine.encoder(**inputs))
     torch.manual_seed(5)
     if head == "native":
         theirs = reference(**inputs).logits
@@ -124,6 +126,27 @@ def test_dropout_stands_where_the_reference_has_it(family, head, implementation)
         theirs = reference_forward(reference, encoder, head, inputs)[1]
     assert difference(logits, theirs) <= TOLERANCE
     assert difference(logits, mine(**inputs)) > 1e-3
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("head", ["native", "linear"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_last_layer_for_cls_alone_changes_no_logit_and_no_gradient(family, head, implementation, layers):
+    _, _, mine = both(family, head, implementation, layers=layers)
+    for padding in ("right", "left", "none"):
+        inputs, gradients = batch(family, padding), []
+        whole, row = mine.encoder(**inputs), mine.encoder(**inputs, cls_only=True, output_attentions=True)
+        assert row.last_hidden_state.shape == (4, 1, 36) and row.attentions[-1].shape == (4, 3, 1, 11)
+        assert difference(row.last_hidden_state, whole.last_hidden_state[:, :1]) <= TOLERANCE
+        for logits in (mine.head(whole), mine(**inputs)):
+            mine.zero_grad()
+            cross_entropy(logits, LABELS).backward()
+            gradients.append({name: p.grad.clone() for name, p in mine.named_parameters() if p.requires_grad})
+        assert difference(mine(**inputs), mine.head(whole)) <= TOLERANCE
+        largest = max(float(g.abs().max()) for g in gradients[0].values())
+        for name, gradient in gradients[0].items():
+            assert difference(gradients[1][name], gradient) <= TOLERANCE * max(1.0, largest), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
