@@ -8,6 +8,8 @@ one evaluate.py call scores all four, which is one look. Runs that have ended in
 """
 
 import argparse
+import contextlib
+import io
 import subprocess
 import sys
 import time
@@ -84,7 +86,8 @@ def time_training(given: argparse.Namespace, table: Path, rows: int = 64, batch:
     seconds = dict.fromkeys(WAYS, 0.0)
     for way in (*WAYS, *reversed(WAYS)):
         job = {"way": "minibert", "model": given.model, "max_len": given.longer_than, "batch": batch, "truncate": way, "clock": "processor"}
-        seconds[way] += train_minibert(job, part.texts, part.labels.tolist(), Shape(job))
+        with contextlib.redirect_stdout(io.StringIO()):
+            seconds[way] += train_minibert(job, part.texts, part.labels.tolist(), Shape(job))
     return seconds
 
 

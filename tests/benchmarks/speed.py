@@ -164,7 +164,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Shape:
-    """Counts what the model reads: tokens, padding, and the FLOPs of a forward on the tokens alone."""
+    """Counts what the model reads: tokens, padding, and the FLOPs that the logits need of a forward on the tokens alone."""
 
     def __init__(self, job: dict[str, Any]):
         config = json.loads((Path(job["model"]) / "config.json").read_text())
@@ -175,8 +175,11 @@ class Shape:
         lengths = np.asarray(attention_mask.sum(1), dtype=np.int64)
         self.tokens += int(lengths.sum())
         self.padding += int(np.prod(attention_mask.shape) - lengths.sum())
-        # per layer: four H×H products and two H×I per token, and QKᵀ and its product with V
-        self.flops += int(self.layers * (2 * lengths * (4 * self.h ** 2 + 2 * self.h * self.wide) + 4 * lengths ** 2 * self.h).sum())
+        # Per layer: four H×H products and two H×I per token, and QKᵀ and its product with V. Of the last layer, only keys
+        # and values are needed of every token, and the rest of [CLS] alone; whoever computes more gets no credit for it.
+        square, wide = 2 * self.h ** 2, 4 * self.h * self.wide
+        self.flops += int(((self.layers - 1) * (lengths * (4 * square + wide) + 4 * lengths ** 2 * self.h)
+                           + 2 * square * lengths + 2 * square + wide + 4 * lengths * self.h).sum())
 
 
 def matrix_rate(clock: Callable[[], float], seconds: float = 2.0, n: int = 2048) -> float:
