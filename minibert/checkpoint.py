@@ -54,7 +54,7 @@ def load_run(folder: str | os.PathLike, verify: bool = True) -> Run:
         if (folder / "state").is_dir():
             raise UserError(f"{folder} holds a run that has not ended; finish it with "
                             f"`python train.py --resume --out {folder}` and its other flags.")
-        raise UserError(f"{folder} has no run.json: it is not a run folder of train.py's.")
+        raise UserError(f"{folder} has no run.json: it is not a run folder of train.py's, or lost its record; restore the file or retrain.")
     info = read_json(folder / "run.json", "record of the run")
     if not isinstance(info, dict) or not isinstance(info.get("files"), dict):
         raise UserError(f"{folder / 'run.json'} is not a record that train.py wrote; retrain, or restore the file.")
@@ -78,9 +78,9 @@ def seed_folders(folder: str | os.PathLike) -> list[Path]:
 def seal_run(folder: str | os.PathLike, info: dict[str, Any], files: list[str]) -> None:
     """Write run.json, the last file of a run, with the checksums of `files`; then remove the resumable state."""
     folder = Path(folder)
-    for left in folder.glob(".*.tmp"):  # by processes that were killed while writing
-        left.unlink(missing_ok=True)
     with storage_faults(f"read back {folder}"):
+        for left in folder.glob(".*.tmp"):  # by processes that were killed while writing
+            left.unlink(missing_ok=True)
         sums = {name: file_sha256(folder / name) for name in files}
     write_json(folder / "run.json", {**info, "files": sums})
     clear_state(folder)
@@ -177,7 +177,8 @@ def clear_state(folder: str | os.PathLike) -> None:
     where = Path(folder) / "state"
     if not where.is_dir():
         return
-    (where / "state.json").unlink(missing_ok=True)  # first: without it the rest is no state, wherever this stops
+    with storage_faults(f"clear {where}"):
+        (where / "state.json").unlink(missing_ok=True)  # first: without it the rest is no state, wherever this stops
     _tidy(where, set())
     with contextlib.suppress(OSError):
         where.rmdir()

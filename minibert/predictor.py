@@ -355,7 +355,7 @@ def find_run(source: str, say: Callable[[str], Any]) -> tuple[str, dict]:
         return source, {}
     if not checkpoint.finished(folder) and checkpoint.seed_folders(folder):
         folder = best_seed(folder, say)
-    if not checkpoint.finished(folder) and not (folder / "state").is_dir():
+    if not checkpoint.finished(folder) and not (folder / "state").is_dir() and not (folder / "history.csv").exists():
         return source, {}
     info = checkpoint.load_run(folder).info
     missing = [key for key in ("labels", "multi_label", "max_len", "truncate") if key not in info]
@@ -426,6 +426,7 @@ def score_file(predictor: Predictor, path: str | os.PathLike, out: TextIO, text_
             scored = group.gather(to_csv(score_rows(predictor, mine, at)))
             if group.first:
                 out.writelines(scored)
+                out.flush()  # whoever reads along, or is left with what a killed process wrote, has whole rows
             count = sum(map(len, turn))
             total += count
             blank += sum(not all(row[c].strip() for c in at) for chunk in turn for row in chunk)
@@ -509,12 +510,14 @@ def main(argv: Sequence[str]) -> int:
     with processes(device) as group:
         say = say_on_stderr if group.first else lambda line: None
         predictor = Predictor(run, device, flags.precision, flags.batch_tokens, flags.threads, say)
-        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="", write_through=True)
-        try:
-            score_file(predictor, file, out, flags.text_col, flags.chunk_rows, flags.quiet, group)
-        except FloatingPointError as e:
-            raise UserError(str(e)) from None
-        out.detach()  # or closing it would close standard output, which cli.run still flushes
+        # Buffered, whatever PYTHONUNBUFFERED asks of sys.stdout: an unbuffered write that a full disk cuts short is no error.
+        with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as out:
+            try:
+                score_file(predictor, file, out, flags.text_col, flags.chunk_rows, flags.quiet, group)
+            except FloatingPointError as e:
+                raise UserError(str(e)) from None
+            except KeyboardInterrupt:
+                raise cli.Interrupted(f"{file} was not scored to its end; the output holds its first rows only.") from None
     return 0
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -437,3 +438,43 @@ def test_two_processes_write_what_one_writes(tmp_path):
     two = list(csv.reader(io.StringIO(done.stdout)))
     assert [row[:3] for row in one] == [row[:3] for row in two] and len(one) == 46
     np.testing.assert_allclose([[float(x) for x in row[3:]] for row in one[1:]], [[float(x) for x in row[3:]] for row in two[1:]], atol=2e-6)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 256 KiB; skipped where only an administrator may mount one."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", where], capture_output=True)
+    if made.returncode:
+        pytest.skip("mounting a small disk needs an administrator: " + made.stderr.decode().strip())
+    yield where
+    subprocess.run(["umount", where], check=True)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_does_not_fit_is_no_success(tmp_path, small_disk, unbuffered):
+    """With PYTHONUNBUFFERED, usual in containers, Python passes over a write that a full disk cut short."""
+    run = make_run(tmp_path / "run")
+    with open(tmp_path / "in.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["text", "more"], *(["the plot was dull", "x" * 5000] for _ in range(100))])
+    with open(small_disk / "out.csv", "wb") as out:
+        done = subprocess.run([sys.executable, "-m", "minibert.predictor", str(run), str(tmp_path / "in.csv")], cwd=ROOT, stdout=out,
+                              stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 2 and "cannot be written" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_an_interrupted_output_holds_whole_rows_and_is_said_to_be_incomplete(tmp_path):
+    run = make_run(tmp_path / "run")
+    with open(tmp_path / "in.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["text"], *([f"{TEXTS[i % 3]} {i}"] for i in range(200_000))])
+    with open(tmp_path / "out.csv", "wb") as out:
+        process = subprocess.Popen([sys.executable, "-m", "minibert.predictor", str(run), str(tmp_path / "in.csv"), "--chunk-rows", "3"], cwd=ROOT,
+                                   stdout=out, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while process.poll() is None and (tmp_path / "out.csv").read_bytes().count(b"\n") < 4:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=600)[1]
+    assert process.returncode == 130 and "in.csv was not scored to its end" in err and "whole" not in err
+    out = (tmp_path / "out.csv").read_text()
+    assert out.endswith("\n") and 4 <= len(list(csv.reader(io.StringIO(out)))) < 200_000
