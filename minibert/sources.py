@@ -21,6 +21,9 @@ EMBEDDED = ("reviews", "tickets", "aspects")  # data/NAME.csv of the repository
 NAMES = (*EMBEDDED, "imdb")
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
+_NO_TEXT = {b"\x1f\x8b": "compressed (gzip)", b"PK\x03\x04": "a zip archive or a spreadsheet (.xlsx, .ods)",
+            b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls)", b"PAR1": "a Parquet file"}  # first bytes → what has them
+
 MAX_CELL = 10_000_000  # characters in one cell or line; a longer one is a damaged file (an unclosed quote), not a text
 
 
@@ -174,8 +177,13 @@ def _encoding(path: Path) -> tuple[str, list[str]]:
         head = f.read(4096)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16", ["read as UTF-16, as its first two bytes say"]
+    packed = next((kind for start, kind in _NO_TEXT.items() if head.startswith(start)), None)
+    if packed:
+        raise UserError(f"{path} is {packed}, not text; save its table as .csv, .tsv or .jsonl.")
+    if head and not head.strip(b"\0"):
+        raise UserError(f"{path} begins with nothing but zero bytes, as a crash of the machine or a broken copy leaves a file; restore it.")
     if head[:200].count(0) > len(head[:200]) // 4:
-        raise UserError(f"{path} looks like UTF-16 without its mark (every other byte is zero); save it as UTF-8.")
+        raise UserError(f"{path} looks like UTF-16 without its mark (many of its bytes are zero); save it as UTF-8.")
     return "utf-8-sig", []  # UTF-8, with or without a byte-order mark
 
 
@@ -303,8 +311,8 @@ def _name_columns(path: Path, header: list[str], need: list[str], notes: list[st
         at = _find(name, header)
         if at is None:
             hint = cli.nearest(name, filter(str.isprintable, header))
-            raise UserError(f"{path} has no column {name!r}{hint}: its first line names {some(header)}; choose with "
-                            f"--text-col and --label-col, and check that the first line is a header.")
+            raise UserError(f"{path} has no column {name!r}{hint}: its first line names {some(header)}; check that the "
+                            f"first line is a header, and rename the column, or choose another where there are --text-col and --label-col.")
         if header[at] != name:
             notes.append(f"the column {header[at]!r} is read as {name!r}")
         columns[at] = name

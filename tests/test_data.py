@@ -3,6 +3,7 @@
 The names D1 … D11 are the cases that real users met.
 """
 
+import gzip
 import json
 import os
 import threading
@@ -283,6 +284,13 @@ def test_d9_utf16_with_its_mark_is_read_and_said(tmp_path, order):
     assert "caf\u00e9 \U0001f600" in [t for _, t, _ in everything(d)] and "UTF-16" in printed(d)
     with pytest.raises(UserError, match="UTF-16 without its mark"):
         data.load_data(write(tmp_path / "b.csv", text.encode("utf-16-le")))
+
+
+@pytest.mark.parametrize("content, what", [(gzip.compress(b"text,label\na,pos\n"), "compressed"), (b"PK\x03\x04" + bytes(range(256)), "spreadsheet"),
+                                           (b"\xd0\xcf\x11\xe0" + bytes(99), "spreadsheet"), (bytes(5000), "zero bytes")])
+def test_what_is_no_text_is_named(tmp_path, content, what):
+    with pytest.raises(UserError, match=what):
+        data.load_data(write(tmp_path / "a.csv", content))
 
 
 def test_quotes_commas_and_newlines_survive_a_round_trip_through_pandas(tmp_path):
