@@ -20,6 +20,7 @@ import csv
 import dataclasses
 import os
 import re
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from minibert.predictor import Predictor, best_seed, say_on_stderr
 
 ERROR_COLUMNS = ["split", "row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
 MOST_SLICES = 50
+REPORT_BYTES = 2 << 20  # more than a report takes with its figures and pictures
 
 
 @dataclass
@@ -221,9 +223,8 @@ def evaluate(families: list[Family], flags: Flags) -> None:
     fingerprints = {split.fingerprint(): None for _, split, _ in jobs}
     if flags.split == "test" or flags.data:
         refuse_second_look(fingerprints, flags.again, [str(f.folder) for f in families])
-    for family in families:
-        if not os.access(family.folder, os.W_OK):  # found out now, not after the test set was looked at
-            raise UserError(f"{family.folder} cannot be written to, so the report would have no place; make it writable.")
+    for family in families:  # found out now, not after the test set was looked at
+        check_room(family, flags)
     for family, split, _ in jobs:  # likewise: a mistake in a flag must not cost the look
         if flags.slice_col:
             check_slice_column(split, flags.slice_col)
@@ -280,6 +281,22 @@ def look_accounted_for(families: list[Family], flags: Flags) -> Iterator[list[Pa
             raise UserError(f"{str(e).rstrip('.')}; {words}.") from e
         e.add_note(words + ".")  # printed below the traceback
         raise
+
+
+def check_room(family: Family, flags: Flags) -> None:
+    """Raises UserError where the report could not be made or would find no place."""
+    for run in family.runs:
+        history(run)
+    if not os.access(family.folder, os.W_OK):
+        raise UserError(f"{family.folder} cannot be written to, so the report would have no place; make it writable.")
+    if shutil.disk_usage(family.folder).free < REPORT_BYTES:
+        raise UserError(f"the disk of {family.folder} has less than {REPORT_BYTES >> 20} MiB left, too little for the report; free some space.")
+    out, _ = place(family.folder, flags)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file, and the report would go into a folder of that name; move it away.")
+    for name in ("metrics.json", "report.md", "errors.csv"):
+        if (out / name).exists() and not (out / name).is_file():
+            raise UserError(f"{out / name} is no file, so the report's would have no place; move it away.")
 
 
 def rows_to_score(family: Family, bench: Bench) -> tuple[Split, Dataset | None]:
@@ -457,8 +474,14 @@ def stuck(run: Run) -> dict[str, str]:
 
 
 def history(run: Run) -> list[dict[str, float]]:
-    with open(run.folder / "history.csv", newline="", encoding="utf-8") as f:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(f)]
+    """The rows of history.csv. Raises UserError where it is missing or not what training wrote."""
+    path = run.folder / "history.csv"
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, csv.Error):
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
+        if rows and all(row.keys() >= {"epoch", "train_loss", "val_loss", "val_macro_f1"} for row in rows):
+            return rows
+    raise UserError(f"{path} is missing, or not the history that training wrote; restore it or retrain.")
 
 
 def alone_against_batch(predictor: Predictor, split: Split, texts: int = 8) -> tuple[float, int]:

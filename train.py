@@ -821,10 +821,11 @@ def finish(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, at
         ("best epoch", True), ("temperature", True), ("thresholds", dataset.multi_label or flags.tune_threshold),
         ("pooling", flags.truncate == "chunk")) if used]
 
-    clear_reports(out)  # of the run that --overwrite replaces
-    if out.name == f"seed-{seed}":
-        clear_reports(out.parent)
-    (out / "run.json").unlink(missing_ok=True)
+    with storage_faults(f"replace the run in {out}"):
+        clear_reports(out)  # of the run that --overwrite replaces
+        if out.name == f"seed-{seed}":
+            clear_reports(out.parent)
+        (out / "run.json").unlink(missing_ok=True)
     save_classifier(model, out)
     task.tokenizer.save(out, flags.max_len, flags.truncate)
     write_csv(out / "history.csv", HISTORY, at.history)

@@ -118,6 +118,10 @@ def parse(p: argparse.ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
     return vars(given)
 
 
+# What the system refuses whoever asks: about the machine and its files, never a fault of the program's.
+_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.ESTALE, errno.ENFILE, errno.EMFILE}
+
+
 def leave_at_a_signal(status: int = 130) -> None:
     """Until `run` begins, Ctrl-C and SIGTERM end the process at once and without a word.
 
@@ -163,14 +167,18 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except Exception as e:
+        status = 2
         # Files are written where their names are told, so a full disk here is that of what is printed (`… > scored.csv`).
         full = isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         if full:
             print(f"error: what is printed cannot be written ({e.strerror}); free some space.", file=sys.stderr)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the flush at the end fails as well
+        elif isinstance(e, OSError) and e.errno in _CLOSED and e.filename is not None:
+            remarks = "".join(f"; {note.rstrip('.')}" for note in getattr(e, "__notes__", ()))
+            print(f"error: {e.filename} cannot be opened ({e.strerror}){remarks}; check the path and its permissions.", file=sys.stderr)
         else:
             traceback.print_exc()
-        status = 2 if full else 1
+            status = 1
     sys.exit(status)
 
 

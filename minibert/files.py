@@ -108,7 +108,7 @@ def read_json(path: str | os.PathLike, what: str = "file") -> Any:
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: the {what} is missing.") from None
     except (ValueError, RecursionError) as e:  # bad UTF-8, bad JSON, a number of 5,000 digits
-        raise UserError(f"{path} is not valid JSON ({e}); the {what} is damaged or not what its name says.") from None
+        raise UserError(f"{path} (the {what}) is damaged, or not what its name says: it is not valid JSON ({e}).") from None
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror}.") from None
 

@@ -15,7 +15,7 @@ from test_train import csv_file, model_folder, run, sentences, write_rows  # noq
 import evaluate
 import serve
 import train
-from minibert import baselines, checkpoint, convert, files, predictor
+from minibert import baselines, checkpoint, cli, convert, files, predictor
 from minibert.cli import UserError
 
 EVERY_FILE = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -194,8 +194,8 @@ def remove(path):
 @pytest.mark.parametrize("file", [*EVERY_FILE, "run.json"])
 def test_a_damaged_file_is_named_by_every_reader(whole, tmp_path, use, file):
     for harm in (cut, alter, empty, remove):
-        if file == "run.json" and (harm is alter or harm is remove and use in (use_predictor, use_serve)):
-            continue  # it holds the checksums of the others and has none itself; without it a folder is a published model
+        if file == "run.json" and harm is alter:
+            continue  # it holds the checksums of the others and has none itself
         folder = tmp_path / harm.__name__
         shutil.copytree(whole, folder)
         harm(folder / file)
@@ -324,3 +324,62 @@ def test_a_file_over_the_size_limit_and_a_full_standard_output_are_one_sentence(
         done = subprocess.run([sys.executable, "-c", "from minibert import cli; cli.run(lambda argv: print('x'), [])"], cwd=root,
                               stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2 and done.stderr == "error: what is printed cannot be written (No space left on device); free some space.\n"
+
+
+def test_a_run_that_lost_its_record_is_no_published_model(whole, tmp_path):
+    """It would answer without temperature, thresholds and --max-len; an exported folder has none of a run's other files."""
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / "run.json").unlink()
+    with pytest.raises(UserError, match="has no run.json"):
+        predictor.Predictor(tmp_path / "run")
+
+
+def test_a_folder_where_a_file_goes_ends_training_in_a_sentence(csv_file, model_folder, tmp_path):  # noqa: F811
+    (tmp_path / "run" / "run.json").mkdir(parents=True)
+    with pytest.raises(UserError, match="run: a folder stands where the file should go"):
+        run(csv_file, model_folder, tmp_path / "run", "--limit", 16, "--epochs", 1, "--resume")
+
+
+@pytest.mark.parametrize("harm", [remove, empty, cut, lambda path: (path.unlink(), path.mkdir()), lambda path: (path.unlink(), os.mkfifo(path))],
+                         ids=["remove", "empty", "cut", "folder", "pipe"])
+@pytest.mark.parametrize("file", ["history.csv", "metrics.json", "report.md"])
+def test_what_the_report_needs_is_looked_at_before_the_test_set(whole, tmp_path, monkeypatch, file, harm):
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / "report.md").write_text("an old report")
+    harm(tmp_path / "run" / file)
+    if harm in (remove, empty, cut) and file == "report.md" or harm is remove and file == "metrics.json":
+        return  # it is made anew
+    monkeypatch.setattr(evaluate, "predict", lambda *a, **k: pytest.fail("the rows were looked at"))
+    with pytest.raises(UserError, match=file):
+        use_evaluate(tmp_path / "run", tmp_path)
+
+
+def test_a_nearly_full_disk_does_not_cost_the_look(whole, small_disk, monkeypatch):
+    disk = small_disk("3m")
+    shutil.copytree(whole, disk / "run")
+    (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free - (1 << 20)))
+    monkeypatch.setattr(evaluate, "predict", lambda *a, **k: pytest.fail("the rows were looked at"))
+    with pytest.raises(UserError, match="less than 2 MiB left"):
+        use_evaluate(disk / "run", disk)
+
+
+@pytest.mark.parametrize("script", ["evaluate", "serve", "predictor", "convert", "train"])
+def test_a_path_that_the_system_refuses_is_a_sentence(tmp_path, capfd, script):
+    """Whatever was to be done with it: permission denied and the like, which an administrator's tests cannot meet, too."""
+    name = str(tmp_path / ("x" * 300))
+    arguments = {"predictor": [name, name], "convert": [name, name], "train": ["--data", name, "--out", name]}.get(script, [name])
+    with pytest.raises(SystemExit) as e:
+        cli.run({"evaluate": evaluate, "serve": serve, "predictor": predictor, "convert": convert, "train": train}[script].main, arguments)
+    said = capfd.readouterr().err
+    assert e.value.code == 2 and said.startswith("error: ") and said.count("\n") == 1
+
+
+def test_a_closed_file_is_named_with_what_became_of_the_look(tmp_path, capfd):
+    def main(argv):
+        e = PermissionError(13, "Permission denied", "run/config.json")
+        e.add_note("the look at the test set was counted.")
+        raise e
+    with pytest.raises(SystemExit) as e:
+        cli.run(main, [])
+    assert e.value.code == 2 and capfd.readouterr().err == (
+        "error: run/config.json cannot be opened (Permission denied); the look at the test set was counted; check the path and its permissions.\n")
