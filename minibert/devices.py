@@ -111,7 +111,7 @@ def memory_plan(config: EncoderConfig, trained: int, frozen: int, rows: int, len
     scores, probabilities and their mask, 3·H·S; of the last layer, computed for [CLS] alone, keys and values, 2D.
     Autocast keeps half-size copies of what enters matrix products.
     On top, while the backward pass is inside a layer, the gradients of what that layer computed: 2F + 6D, and 3·H·S.
-    tests/benchmarks/memory_plan.py holds it against what steps take: 0.96 to 1.08 of it on a CPU in fp32.
+    tests/benchmarks/memory_plan.py holds it against what steps take: 0.93 to 1.18 of it on a CPU in fp32.
     """
     D, F, S, H = config.hidden_size, config.intermediate_size, length, config.num_attention_heads
     size = 4 if precision == "fp32" else 2

@@ -756,7 +756,7 @@ def test_the_memory_plan_counts_bert_base():
 
 
 @pytest.mark.parametrize("batch, length, hidden, attention, measured", [
-    (16, 128, 0.0, 0.0, 697), (16, 128, 0.1, 0.0, 752), (16, 128, 0.1, 0.1, 1057), (16, 256, 0.1, 0.0, 1191), (16, 256, 0.1, 0.1, 2257)])
+    (16, 128, 0.0, 0.0, 648), (16, 128, 0.1, 0.0, 681), (16, 128, 0.1, 0.1, 994), (16, 256, 0.1, 0.0, 1057), (16, 256, 0.1, 0.1, 1960)])
 def test_the_memory_plan_is_what_steps_were_measured_to_take(batch, length, hidden, attention, measured):
     """The table of tests/benchmarks/memory_plan.py for a six-layer model of 22.7 million parameters, MiB on a CPU."""
     config = EncoderConfig(model_type="bert", hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
