@@ -19,6 +19,7 @@ import dataclasses
 import json
 import os
 import pickle
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Sequence
@@ -446,9 +447,7 @@ def export(run: str | os.PathLike, out: str | os.PathLike) -> None:
     seeds = checkpoint.seed_folders(run) if run.is_dir() else []
     if seeds and not checkpoint.finished(run):
         raise UserError(f"{run} holds several seeds; name one of them: {', '.join(str(s) for s in seeds)}.")
-    with files.storage_faults(f"write to {out}"):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UserError(f"{out} is not an empty folder; choose a new one, so that nothing is overwritten.")
+    check_empty(out)
     info = checkpoint.load_run(run).info
     if missing := [key for key in ("model", "labels") if key not in info]:
         raise UserError(f"{run / 'run.json'} says nothing of {_some(missing)}: it is not the record that train.py wrote; restore it or retrain.")
@@ -460,10 +459,28 @@ def export(run: str | os.PathLike, out: str | os.PathLike) -> None:
     with torch.no_grad():
         last.weight /= temperature
         last.bias /= temperature
-    save_classifier(classifier, out)
-    tokenization.load_tokenizer(run).save(out)
+    tokenizer = tokenization.load_tokenizer(run)
     metrics = files.read_json(run / "metrics.json", "metrics") if (run / "metrics.json").is_file() else {}
-    files.write_atomic(out / "README.md", model_card(info, metrics, classifier))
+    card = model_card(info, metrics, classifier)
+    with files.folder_lock(out, "a conversion"):
+        check_empty(out)  # another conversion may have ended meanwhile
+        for left in out.glob(".*.tmp"):  # by one that was killed while writing
+            left.unlink(missing_ok=True)
+        tokenizer.save(out)
+        files.write_atomic(out / "README.md", card)
+        save_classifier(classifier, out)
+        (out / ".lock").unlink(missing_ok=True)
+
+
+def check_empty(out: Path) -> None:
+    """Raises UserError for a folder that holds something, but for what a conversion leaves that was killed: it writes
+    tokenizer.json first, and config.json, without which nobody opens a model, last.
+    """
+    ours = {"README.md", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", ".lock"}
+    with files.storage_faults(f"write to {out}"):
+        names = {p.name for p in out.iterdir() if not re.fullmatch(r"\..+\.tmp", p.name)} if out.is_dir() else set()
+        if out.exists() and not out.is_dir() or not names <= (ours if "tokenizer.json" in names else {".lock"}):
+            raise UserError(f"{out} is not an empty folder; choose a new one, so that nothing is overwritten.")
 
 
 def model_card(info: dict[str, Any], metrics: dict[str, Any], classifier: Classifier) -> str:

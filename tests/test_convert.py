@@ -1,5 +1,6 @@
 """Weights in and out: strict, complete, bit for bit, and open to `transformers` on the other side."""
 
+import itertools
 import json
 import os
 import pickle
@@ -14,7 +15,7 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 import minibert
-from minibert import checkpoint, convert, tokenization
+from minibert import checkpoint, convert, files, tokenization
 from minibert.cli import UserError
 from minibert.model import Classifier
 from reference import (
@@ -569,6 +570,36 @@ def test_export(tmp_path, capsys):
     assert card.startswith("---\n") and sorted(p.name for p in (tmp_path / "out").iterdir())[:3] == ["README.md", "config.json", "model.safetensors"]
     with pytest.raises(UserError, match="not an empty folder"):
         convert.export(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize("written", range(5))
+def test_a_killed_export_is_no_model_and_is_made_again(tmp_path, monkeypatch, written):
+    """Killed after any number of files: nothing opens what is left, and the same command ends it."""
+    run, out = a_run(tmp_path / "run", "native"), tmp_path / "out"
+    real, count = files.write_atomic, itertools.count()
+
+    def killed(path, write):
+        if next(count) == written:
+            Path(path).with_name(f".{Path(path).name}.99.tmp").write_bytes(b"half")
+            raise KeyboardInterrupt
+        real(path, write)
+    with monkeypatch.context() as patch:
+        for module in (files, tokenization):
+            patch.setattr(module, "write_atomic", killed)
+        with pytest.raises(KeyboardInterrupt):
+            convert.export(run, out)
+    assert len([p for p in out.iterdir() if not p.name.startswith(".")]) == written and not (out / "config.json").exists()
+    convert.export(run, out)
+    assert sorted(p.name for p in out.iterdir()) == ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json", "notes.txt"])
+def test_an_export_writes_over_nothing(tmp_path, name):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("mine")
+    with pytest.raises(UserError, match="not an empty folder"):
+        convert.export(a_run(tmp_path / "run", "native"), tmp_path / "out")
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [name]
 
 
 def test_export_of_several_labels_names_every_threshold(tmp_path):
