@@ -71,6 +71,7 @@ def main(argv: Sequence[str]) -> int:
     flags = Flags(**given)
     if flags.inspect is None and (flags.inspect_pair is not None or flags.layer is not None):
         raise UserError("--inspect-pair and --layer go with --inspect \"a text\".")
+    refuse_mixtures(given)
     families = [Family.load(f) for f in dict.fromkeys(folders)]
     if flags.read_by and (flags.again or not all(f.reported(flags) for f in families)):
         raise UserError("--read-by signs a report that was read: run evaluate.py without it, read the mistakes in report.md, then sign.")
@@ -85,6 +86,17 @@ def main(argv: Sequence[str]) -> int:
     else:
         evaluate(families, flags)
     return 0
+
+
+def refuse_mixtures(given: dict[str, Any]) -> None:
+    """Raises UserError where one of the flags typed would be passed over without a word."""
+    shown = lambda name: "--" + name.replace("_", "-")
+    others = {"table": set(), "inspect": {"inspect_pair", "layer"}, "learning_curve": set(), "read_by": {"split", "data"}}
+    for mode in others.keys() & given.keys():
+        if extra := sorted(given.keys() - others[mode] - {mode, "device", "quiet"}):
+            raise UserError(f"{shown(mode)} does not go with {shown(extra[0])}; ask for them one after the other.")
+    if "data" in given and "split" in given:
+        raise UserError("--split chooses among the rows of the run's own data; leave it out with --data.")
 
 
 # ── runs and their rows ──────────────────────────────────────────────────────────────────────────────────────────

@@ -88,8 +88,6 @@ class Flags:
                 raise UserError(f"{shown}; it must be {'0 or more' if name in MAY_BE_0 else 'above 0'} and at most {A_DAY}.")
             if isinstance(value, int) and not isinstance(value, bool) and not (name not in MAY_BE_0) <= value <= most:
                 raise UserError(f"{shown}; it must be from {int(name not in MAY_BE_0)} to {most}.")
-        if not self.host:
-            raise UserError("--host is empty; 127.0.0.1 listens to this machine alone, 0.0.0.0 to every machine.")
         if not 5 <= self.explain_tokens <= self.queue_tokens:
             raise UserError(f"--explain-tokens is {self.explain_tokens}; it must be from 5 to --queue-tokens "
                             f"{self.queue_tokens}.")

@@ -64,8 +64,7 @@ def read(predictor: Predictor, text: str, pair: str | None = None, max_tokens: i
 
     Raises UserError if the model wants a pair and there is none, or max_tokens leaves no room.
     """
-    if predictor.takes_pairs and pair is None:
-        raise UserError("this model was trained on pairs of texts; give the second text too.")
+    predictor.check_pair(pair is not None)
     tokenizer = predictor.tokenizer
     ids, *more = tokenizer.ids([text] if pair is None else [text, pair])
     room = predictor.max_len if max_tokens is None else min(predictor.max_len, max_tokens)

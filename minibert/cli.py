@@ -115,7 +115,24 @@ def parse(p: argparse.ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
         word = next((w for w in rest if w.startswith("-")), rest[0])
         bare = word.split("=")[0]
         raise UserError(f"unknown argument '{bare}'{nearest(bare, flags)}; `{p.prog} --help` lists every flag.")
+    for action in p._actions:
+        refuse_strange_words(p, action, vars(given))
     return vars(given)
+
+
+def refuse_strange_words(p: argparse.ArgumentParser, action: argparse.Action, given: dict[str, Any]) -> None:
+    """Raises UserError for a value that is empty, as `--data "$FILE"` gives it where FILE is not set: it would be taken for
+    a flag that was left out. And for one that is no text, which nothing could print or keep.
+    """
+    name, value = (action.option_strings or [action.metavar])[-1], given.get(action.dest)
+    for word in value if isinstance(value, list) else [value]:
+        if word == "":
+            raise UserError(f"{name} is empty; give a value, or leave it out.")
+        if isinstance(word, str) and not word.isascii():
+            try:
+                word.encode("utf-8")
+            except UnicodeEncodeError:
+                raise UserError(f"{name} {ascii(word)} holds bytes that are no UTF-8; rename the file, or write the text anew.") from None
 
 
 # What the system refuses whoever asks: about the machine and its files, never a fault of the program's.

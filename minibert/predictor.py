@@ -37,6 +37,7 @@ from .files import read_json
 from .model import check_inputs
 
 POOLINGS = ("mean_probs", "mean_logits", "max", "weighted")
+MOST_THREADS = 1024
 MULTI_LABEL = "multi_label_classification"
 FAST_TOLERANCE = 0.15  # of a probability under --precision fast, against fp32 (see `make_fast`)
 
@@ -85,8 +86,8 @@ class Predictor:
 
     def _set_up(self, classifier, tokenizer, info, *, name, device, precision, batch_tokens, threads, say) -> None:
         if threads is not None:
-            if threads < 1:
-                raise UserError(f"threads is {threads}; it must be at least 1.")
+            if not 1 <= threads <= MOST_THREADS:  # torch ends the process where the system gives no more
+                raise UserError(f"threads is {threads}; it must be at least 1 and at most {MOST_THREADS}.")
             torch.set_num_threads(threads)
         self.name, self.info, self.tokenizer = name, info, tokenizer
         self.device = device if isinstance(device, torch.device) else devices.choose_device(device)
@@ -151,12 +152,19 @@ class Predictor:
 
     # ---- text → windows → logits -----------------------------------------------------------------------------
 
+    def check_pair(self, given: bool) -> None:
+        """Raises UserError where a second text is missing, or `given` to a model that was trained on single ones."""
+        if self.takes_pairs and not given:
+            raise UserError("this model was trained on pairs of texts; give the second text too.")
+        if given and not self.takes_pairs and self.info:  # a published classifier does not say what it takes
+            raise UserError("this model was trained on single texts; leave the second text out.")
+
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Window]]:
         """The windows of each text: one, or several with `truncate="chunk"`. Never empty: a blank text is [CLS][SEP]."""
         if pairs is not None and len(pairs) != len(texts):
             raise UserError(f"there are {len(texts)} texts but {len(pairs)} second texts; each text needs its own.")
-        if self.takes_pairs and pairs is None and texts:
-            raise UserError("this model was trained on pairs of texts; give the second text too.")
+        if texts:
+            self.check_pair(pairs is not None)
         first = self.tokenizer.ids(list(texts))
         second = self.tokenizer.ids(list(pairs)) if pairs is not None else [None] * len(first)
         if self.truncate == "chunk":

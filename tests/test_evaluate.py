@@ -454,7 +454,10 @@ def test_data_that_changed_since_training(run, tmp_path):
 @pytest.mark.parametrize("args, words", [
     (["--slice-col", "sauce"], "did you mean 'source'"), (["--compare", "nowhere"], "nowhere is no folder"),
     (["--splt", "val"], "did you mean '--split'"), (["--split", "train"], "not one of"), (["--layer", "99", "--inspect", "x"], "layer 99"),
-    (["--data", "nothing.csv"], "nothing.csv")])
+    (["--data", "nothing.csv"], "nothing.csv"), (["--data", ""], "--data is empty"), (["--compare", ""], "--compare is empty"),
+    (["--inspect", "caf\udce9"], "no UTF-8"), (["--inspect", "x", "--inspect-pair", "y"], "leave the second text out"),
+    (["--table", "--data", "x.csv"], "--table does not go with --data"), (["--learning-curve", "--inspect", "x"], "does not go with"),
+    (["--data", "x.csv", "--split", "val"], "leave it out with --data")])
 def test_mistakes_are_one_sentence_and_no_look(run, args, words):
     with pytest.raises(UserError) as e:
         go(run, *args)

@@ -235,7 +235,7 @@ def test_an_unfinished_or_altered_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kwargs, message", [({"precision": "half"}, "fp32"), ({"device": "tpu"}, "cpu"), ({"batch_tokens": 0}, "at least 1"),
-                                             ({"threads": 0}, "at least 1")])
+                                             ({"threads": 0}, "at least 1"), ({"threads": 10**5}, "at most 1024"), ({"threads": 10**20}, "at most 1024")])
 def test_bad_arguments_are_named(tmp_path, kwargs, message):
     with pytest.raises(UserError, match=message):
         Predictor(make_run(tmp_path / "run"), **kwargs)

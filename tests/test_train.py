@@ -598,7 +598,7 @@ def test_a_wiring_check_that_cannot_succeed_exits_1(csv_file, model_folder, tmp_
     (["--seeds", "1", "1"], "each seed once"),
     (["--seeds", "-1"], "--seeds"),
     (["--workers", "100000"], "--workers 100000: 256 is the most"),
-    (["--data", ""], "a name or a path is needed"),
+    (["--data", " "], "a name or a path is needed"), (["--data", ""], "--data is empty"), (["--out", "runs/\udcff"], "no UTF-8"),
     (["--split-seed", "-1"], "--split-seed -1: it cannot be negative"),
     (["--max-len", str(10**20)], "2147483647 is the most"),
     (["--epochs", str(10**15)], "2147483647 is the most"),
