@@ -31,7 +31,7 @@ from minibert import attention, baselines, behaviour, checkpoint, data, errors, 
 from minibert.checkpoint import Run
 from minibert.cli import UserError, flag
 from minibert.data import Dataset, Split
-from minibert.files import read_json, write_atomic, write_csv, write_json
+from minibert.files import folder_lock, read_json, write_atomic, write_csv, write_json
 from minibert.predictor import Predictor, best_seed, say_on_stderr
 
 ERROR_COLUMNS = ["split", "row", "text", "truth", "predicted", "confidence", "p_truth", "suspicion", "correction"]
@@ -72,19 +72,24 @@ def main(argv: Sequence[str]) -> int:
     if flags.inspect is None and (flags.inspect_pair is not None or flags.layer is not None):
         raise UserError("--inspect-pair and --layer go with --inspect \"a text\".")
     refuse_mixtures(given)
-    families = [Family.load(f) for f in dict.fromkeys(folders)]
+    # named twice, or once through a link, a run is one
+    families = [Family.load(f) for f in {os.path.realpath(f): f for f in folders}.values()]
     if flags.read_by and (flags.again or not all(f.reported(flags) for f in families)):
         raise UserError("--read-by signs a report that was read: run evaluate.py without it, read the mistakes in report.md, then sign.")
     if flags.table:
         print_table(families)
-    elif flags.inspect is not None:
-        inspect(families, flags)
-    elif flags.learning_curve:
-        learning_curve(families, flags)
-    elif flags.read_by:
-        sign(families, flags)
-    else:
-        evaluate(families, flags)
+        return 0
+    with contextlib.ExitStack() as held:  # or the report of the old weights would go beside those of a run that overwrites them
+        for family in families:
+            held.enter_context(folder_lock(family.folder, "training, or evaluating"))
+        if flags.inspect is not None:
+            inspect(families, flags)
+        elif flags.learning_curve:
+            learning_curve(families, flags)
+        elif flags.read_by:
+            sign(families, flags)
+        else:
+            evaluate(families, flags)
     return 0
 
 

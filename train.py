@@ -918,6 +918,7 @@ def check_out(flags: Flags, out: Path) -> None:
 def main(argv: list[str]) -> int:
     flags = read_flags(argv)
     device = devices.choose_device(flags.device, int(os.environ.get("LOCAL_RANK", "0")))
+    devices.choose_precision(device, flags.amp)  # refused now, not after the data were read
     out = Path(flags.out)
     with processes(device) as procs, contextlib.ExitStack() as held:
         say = print if procs.first and not flags.quiet else lambda line: None

@@ -151,7 +151,7 @@ def folder_lock(folder: str | os.PathLike, what: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
             if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise UserError(f"{folder} is in use by another process ({what}); wait for it or choose another --out.") from None
+                raise UserError(f"{folder} is in use by another process ({what}); wait for it or choose another folder.") from None
             if e.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
                 raise
             print(f"warning: the file system of {folder} has no locks, so nothing keeps a second process ({what}) out of it; "

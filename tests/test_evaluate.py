@@ -13,7 +13,7 @@ import torch
 
 import evaluate
 import train
-from minibert import behaviour, checkpoint, cli, convert, ledger, metrics, plots, report
+from minibert import behaviour, checkpoint, cli, convert, files, ledger, metrics, plots, report
 from minibert.cli import UserError
 from minibert.predictor import Predictor
 
@@ -463,6 +463,21 @@ def test_mistakes_are_one_sentence_and_no_look(run, args, words):
         go(run, *args)
     assert words in str(e.value) and "\n" not in str(e.value)
     assert "test" not in json.loads((run / "metrics.json").read_text())
+
+
+@pytest.mark.parametrize("args", [[], ["--split", "val"], ["--inspect", "x"], ["--learning-curve"]])
+def test_a_run_that_is_being_written_is_not_evaluated(run, args):
+    """Else the figures of the old weights would be put beside the new ones."""
+    with files.folder_lock(run, "training"), pytest.raises(UserError, match="in use by another process"):
+        go(run, *args)
+    assert "test" not in json.loads((run / "metrics.json").read_text())
+    assert go("--table", run) == 0  # reads only
+
+
+def test_a_run_named_twice_is_one(run, capsys):
+    (run.parent / "link").symlink_to(run)
+    assert go("--table", run, f"{run}/", run.parent / "link") == 0
+    assert sum("link" in line or str(run) in line for line in capsys.readouterr().out.splitlines()) == 1
 
 
 def test_no_run_and_a_damaged_run(run, tmp_path):

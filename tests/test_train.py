@@ -606,7 +606,7 @@ def test_a_wiring_check_that_cannot_succeed_exits_1(csv_file, model_folder, tmp_
     (["--label-smoothing", "1.5"], "--label-smoothing"),
     (["--freeze", "everything"], "--freeze everything"),
     (["--max-len", "2"], "2"),
-    (["--amp", "fp16"], "needs a GPU"),
+    (["--amp", "fp16", "--data", "nowhere.csv"], "needs a GPU"),
     (["--device", "tpu"], "--device"),
     (["--config", "nothing.json"], "nothing.json"),
     (["--resume"], "nothing to go on from"),
