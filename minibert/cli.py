@@ -17,8 +17,6 @@ import time
 import traceback
 from typing import Any, Callable, Iterable, NoReturn, Sequence
 
-from tqdm import tqdm
-
 
 class UserError(ValueError):
     """A mistake of the user's (a wrong file, flag or value): one sentence that says what, where and what to do.
@@ -200,7 +198,9 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
 
 
 def progress(things: Iterable | None = None, *, desc: str = "", total: int | None = None, unit: str = "it",
-             quiet: bool = False, **kw: Any) -> tqdm:
+             quiet: bool = False, **kw: Any) -> Any:
     """A tqdm bar for anything that may take more than two seconds; silent when stderr is no terminal."""
+    from tqdm import tqdm  # here, because this file is read before `leave_at_a_signal` can be called, and tqdm takes a while
+
     return tqdm(things, desc=desc, total=total, unit=unit, leave=False, delay=1.0,
                 disable=quiet or not sys.stderr.isatty(), dynamic_ncols=True, **kw)

@@ -655,9 +655,9 @@ def test_the_limit_line_counts_the_rows_that_are_used(csv_file, model_folder, tm
 @pytest.mark.parametrize("script", [["train.py"], ["evaluate.py"], ["-m", "minibert.predictor"], ["-m", "minibert.convert"]], ids=" ".join)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_imports_is_no_traceback(script, number):
-    """The heavy imports stand still at numpy or torch, whichever comes first, for as long as the signal needs."""
+    """The heavy imports stand still at the first of them for as long as the signal needs."""
     slow = ("import builtins, os, sys, time\nreal = builtins.__import__\n"
-            "def wait(name, *given, **more):\n    if name in ('numpy', 'torch'): os.write(1, b'importing'); time.sleep(60)\n    return real(name, *given, **more)\n"
+            "def wait(name, *given, **more):\n    if name in ('tqdm', 'numpy', 'torch'): os.write(1, b'importing'); time.sleep(60)\n    return real(name, *given, **more)\n"
             "builtins.__import__ = wait\nimport runpy\nsys.path.insert(0, '.')\n"
             f"runpy.{'run_module' if script[0] == '-m' else 'run_path'}({script[-1]!r}, run_name='__main__')")
     process = subprocess.Popen([sys.executable, "-c", slow], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
