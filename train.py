@@ -933,6 +933,9 @@ def main(argv: list[str]) -> int:
             try:
                 results.append(train_one(dataclasses.replace(flags, seeds=[seed]), seed, folder, task, device, procs, say))
             except (RuntimeError, MemoryError) as e:
+                if str(e).startswith("DataLoader worker"):  # most often by the system, for want of memory
+                    raise UserError(f"a process of --workers {flags.workers} was killed from outside, perhaps because the memory was used up; go on "
+                                    "with --resume and the same flags, and fewer --workers.") from e
                 if not devices.out_of_memory(e):
                     raise
                 raise UserError(f"out of memory: use --batch-size {max(1, flags.batch_size // 2)} --accum {flags.accum * 2}, "

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+import os
 import re
 import signal
 import subprocess
@@ -584,6 +585,20 @@ def test_a_wiring_check_that_cannot_succeed_exits_1(csv_file, model_folder, tmp_
     monkeypatch.setattr(train, "OVERFIT_EPOCHS", 3)
     assert run(csv_file, model_folder, tmp_path / "run", "--overfit", 16, "--lr", "1e-9") == 1
     assert "NOT under" in capsys.readouterr().out
+
+
+def test_a_killed_worker_is_a_sentence(csv_file, model_folder, tmp_path, monkeypatch):
+    """As the system ends one that takes too much memory. The run goes on with --resume."""
+    real = train.MicroBatches.__getitem__
+
+    def killed(self, i):
+        if torch.utils.data.get_worker_info():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, i)
+    monkeypatch.setattr(train.MicroBatches, "__getitem__", killed)
+    with pytest.raises(UserError, match="--workers 1 was killed from outside.*--resume"):
+        run(csv_file, model_folder, tmp_path / "run", "--workers", 1, "--limit", 16, "--epochs", 1)
+    run(csv_file, model_folder, tmp_path / "run", "--limit", 16, "--epochs", 1, "--resume")
 
 
 @pytest.mark.parametrize("flags, words", [
