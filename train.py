@@ -453,6 +453,7 @@ class Progress:
     weight: float = 0.0                # what it is divided by
     best_epoch: int = 0
     best_macro_f1: float = -1.0
+    best_val_loss: float = math.inf
     best_file: str | None = None
     best_sha256: str | None = None
     seconds: float = 0.0               # spent so far, earlier processes included
@@ -578,8 +579,9 @@ def fit(flags: Flags, seed: int, out: Path, task: Task, model: Classifier, devic
         at.seconds, at.epoch_seconds = at.seconds + time.monotonic() - ticked, at.epoch_seconds + time.monotonic() - ticked
         at.history.append([at.epoch, train_loss, val_loss, accuracy, macro_f1, max(g["lr"] for g in optimizer.param_groups),
                            at.epoch_seconds, rows_seen / max(busy, 1e-9)])
-        if macro_f1 > at.best_macro_f1:  # finite by the check above
-            at.best_epoch, at.best_macro_f1 = at.epoch, macro_f1
+        # Of two epochs with the same macro-F1 (a handful of rows, all right) the surer one is better trained.
+        if (macro_f1, -val_loss) > (at.best_macro_f1, -at.best_val_loss):
+            at.best_epoch, at.best_macro_f1, at.best_val_loss = at.epoch, macro_f1, val_loss
             at.best_file, at.best_sha256 = on_first(procs, lambda: checkpoint.save_best(out, at.epoch, model.state_dict()))
         at.next_epoch()
         save(out, at, flags, task, effective_batch, model, optimizer, scaler, procs)
@@ -620,7 +622,7 @@ class Stop:
 
 
 def how_to_go_on(out: Path, at: Progress) -> str:
-    return (f"the state after optimizer step {at.step} is saved; go on with `python train.py --resume` and the same flags "
+    return (f"the state after optimizer step {at.step} is saved; go on with --resume beside the same flags "
             f"(the run folder is {out}).")
 
 
@@ -735,11 +737,13 @@ class Eta:
         self.told = True
 
 
-def turning_point(history: list[list]) -> str:
+def turning_point(history: list[list], best_epoch: int) -> str:
     """The sentence on overfitting: where validation turned while the training loss still fell."""
-    losses, val = [h[1] for h in history], [h[4] for h in history]
-    best = int(np.argmax(val))
+    losses, best = [h[1] for h in history], [h[0] for h in history].index(best_epoch)
     if best + 1 < len(history) and losses[-1] < losses[best]:
+        if history[-1][4] == history[best][4]:
+            return (f"validation was as good after epoch {history[best][0]} as after the last, and surer (a lower loss): the model of "
+                    f"epoch {history[best][0]} was kept.")
         return (f"validation turned after epoch {history[best][0]} while the training loss still fell "
                 f"({losses[best]:.4f} to {losses[-1]:.4f}): the model of epoch {history[best][0]} was kept, not the last.")
     return f"validation was best at epoch {history[best][0]} of {len(history)}; that model was kept."
@@ -861,7 +865,7 @@ def train_one(flags: Flags, seed: int, out: Path, task: Task, device: torch.devi
         at = fit(flags, seed, out, task, model, device, precision, procs, stop, say)
     if flags.overfit:
         return wiring_verdict(flags, at)
-    say(turning_point(at.history))
+    say(turning_point(at.history, at.best_epoch))
     figures = on_first(procs, lambda: finish(flags, seed, out, task, model, at, device, precision, rows_per_step(flags, procs)))
     floor = max((f["macro_f1"] for f in task.floors.values()), default=0.0)
     if procs.first and figures["macro_f1"] < floor:
@@ -888,6 +892,19 @@ def ended(run: Path, flags: Flags) -> bool:
     --resume shall go on with, or was about to be removed: to resume from it writes the same files again.
     """
     return checkpoint.finished(run) and not (flags.resume and checkpoint.has_state(run))
+
+
+def take_folder(flags: Flags, out: Path, held: contextlib.ExitStack) -> None:
+    """Lock the run folder and refuse what may not be written over: in this order where it is there already, or a run
+    that is alive would be called one that has not ended."""
+    lock = lambda: held.enter_context(folder_lock(out, "a training run"))
+    with storage_faults(f"use {out}"):
+        was_there = out.is_dir()
+        if was_there:
+            lock()
+        check_out(flags, out)
+        if not was_there:
+            lock()
 
 
 def check_out(flags: Flags, out: Path) -> None:
@@ -922,9 +939,7 @@ def main(argv: list[str]) -> int:
     out = Path(flags.out)
     with processes(device) as procs, contextlib.ExitStack() as held:
         say = print if procs.first and not flags.quiet else lambda line: None
-        with storage_faults(f"use {out}"):
-            on_first(procs, lambda: check_out(flags, out))
-        on_first(procs, lambda: held.enter_context(folder_lock(out, "a training run")))
+        on_first(procs, lambda: take_folder(flags, out, held))
         say("recipe      " + ", ".join(f"--{k.replace('_', '-')} {getattr(flags, k)}" for k in RECIPE) + f", --out {out}")
         task = prepare(flags, procs, say)
         results = []

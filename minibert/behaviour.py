@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 import numpy as np
 
 from .english import looks_english
-from .failure_modes import short, wilson
+from .failure_modes import short
+from .metrics import wilson
 from .report import escape, table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from .cli import UserError
 from .files import read_json, storage_faults, write_atomic, write_json
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 def file_sha256(path: str | os.PathLike) -> str:

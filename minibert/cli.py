@@ -170,7 +170,8 @@ def run(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None 
         print(f"error: {e}", file=sys.stderr)
         status = 2
     except Interrupted as e:
-        print(f"interrupted: {e}", file=sys.stderr)
+        if rank in (None, "0"):
+            print(f"interrupted: {e}", file=sys.stderr)
         if rank is not None:  # leaving this block frees what still holds the ended process group, which may wait for ever
             sys.stdout.flush(), sys.stderr.flush()
             os._exit(130)

@@ -206,15 +206,15 @@ def _rows_with_text(split: str, table: Table, text_cols: list[str], label_cols: 
 
 def _label_names(raw: dict[str, _Raw], given: list[str] | None, multi_label: bool, report: DataReport) -> list[str]:
     """Label names in index order: the given ones, else those of the training rows. Raises UserError for unseen ones."""
-    found = {part.where if key == "all" else f"{key}, {part.where}": label_names.names_in(part.labels, multi_label)
+    found = {part.where if key == "all" else f"{key}, {part.where}": label_names.names_in(part.labels, part.rows, multi_label)
              for key, part in raw.items()}
-    label_names.check_spellings(found | ({"the model": set(given)} if given else {}), report.warnings)
+    label_names.check_spellings(found | ({"the model": dict.fromkeys(given)} if given else {}), report.warnings)
     known = list(given) if given else label_names.in_order(next(names for key, names in zip(raw, found.values())
                                                            if key in ("train", "all")))
     for where, names in found.items():
-        unseen = label_names.in_order(names - set(known))
+        unseen = label_names.in_order(names.keys() - set(known))
         if unseen:
-            raise UserError(f"{where}: the labels {sources.some(unseen)} are not among the {len(known):,} labels of "
+            raise UserError(f"{where}, line {min(names[name] for name in unseen)}: the labels {sources.some(unseen)} are not among the {len(known):,} labels of "
                             f"{'the model' if given else 'the training rows'}; correct them, or train with rows of them.")
     return known
 

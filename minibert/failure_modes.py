@@ -26,6 +26,7 @@ import numpy as np
 
 from .english import DETECTORS, looks_english
 from .label_noise import normalised, suspects, suspicion
+from .metrics import wilson
 
 if TYPE_CHECKING:
     from .data import Split
@@ -37,16 +38,6 @@ LENGTH_BINS = (32, 64, 128, 256, 512, 1024)
 
 
 # ── the statistics ───────────────────────────────────────────────────────────────────────────────────────────────
-
-def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % interval of a share k/n (Wilson 1927): right even for 0 of 5, where k/n ± 2 standard errors is [0, 0]."""
-    if n == 0:
-        return 0.0, 1.0
-    p, denominator = k / n, 1 + z * z / n
-    middle = (p + z * z / (2 * n)) / denominator
-    half = z / denominator * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, min(p, middle - half)), min(1.0, max(p, middle + half))
-
 
 def newcombe(k1: int, n1: int, k2: int, n2: int) -> tuple[float, float]:
     """95 % interval of k1/n1 − k2/n2 (Newcombe 1998, method 10: the two Wilson intervals combined)."""

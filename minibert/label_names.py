@@ -77,15 +77,19 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names)
 
 
-def names_in(labels: Sequence[Label], multi_label: bool) -> set[str]:
-    """The different names of a split."""
-    return set().union(*labels) if multi_label else set(labels)
+def names_in(labels: Sequence[Label], lines: Iterable[int], multi_label: bool) -> dict[str, int]:
+    """The different names of a split, each with the line where it stands first."""
+    first: dict[str, int] = {}
+    for label, line in zip(labels, lines):
+        for name in label if multi_label else (label,):
+            first.setdefault(name, int(line))
+    return first
 
 
-def check_spellings(found: dict[str, set[str]], warnings: list[str]) -> None:
+def check_spellings(found: dict[str, dict[str, int | None]], warnings: list[str]) -> None:
     """1 beside 1.0 is an error (a spreadsheet's work); Pos beside pos, or 01 beside 1, only a warning.
 
-    `found`: the names by where they stand, for the message.
+    `found`: where the names stand, and the line where each does first, for the message.
     """
     by_number: dict[str, set[str]] = {}
     by_look: dict[str, set[str]] = {}
@@ -98,7 +102,7 @@ def check_spellings(found: dict[str, set[str]], warnings: list[str]) -> None:
     for same in by_number.values():
         if len(same) > 1:
             a, b = sorted(same, key=lambda name: (len(name), name))[:2]
-            place = lambda name: next(key for key in found if name in found[key])
+            place = lambda name: next(key + (f", line {names[name]}" if names[name] else "") for key, names in found.items() if name in names)
             raise UserError(f"the labels {a!r} ({place(a)}) and {b!r} ({place(b)}) are two spellings of one number; write "
                             f"it the same way everywhere.")
     for same in by_look.values():

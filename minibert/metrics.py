@@ -327,6 +327,21 @@ def coverage_curve(confidence: np.ndarray, correct: np.ndarray,
 
 # ── how sure ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """95 % interval of a share k/n (Wilson 1927): right even for 0 of 5, where k/n ± 2 standard errors is [0, 0]."""
+    if n == 0:
+        return 0.0, 1.0
+    p, denominator = k / n, 1 + z * z / n
+    middle = (p + z * z / (2 * n)) / denominator
+    half = z / denominator * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, min(p, middle - half)), min(1.0, max(p, middle + half))
+
+
+def _share_interval(drawn: np.ndarray, k: int, n: int) -> list[float]:
+    """95 % interval of k/n from its resamples; Wilson's where all n or none are right, so that no resample can differ."""
+    return list(wilson(k, n)) if k in (0, n) else _interval(drawn)
+
+
 def _interval(values: np.ndarray) -> list[float]:
     low, high = np.percentile(values, [2.5, 97.5])
     return [float(low), float(high)]
@@ -346,7 +361,8 @@ def bootstrap_ci(cm: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -
     """95 % percentile-bootstrap intervals (Efron 1979): {accuracy: [lo,hi], macro_f1: [lo,hi], recall: [[lo,hi], …]}.
 
     Drawing n rows with replacement is the same as one multinomial draw over the cells of the confusion matrix, so
-    25,000 rows cost no more than 25. A class without rows has the interval [0, 0].
+    25,000 rows cost no more than 25. A class without rows has the interval [0, 0]. Where every row is right (or, of a
+    share, none), the resamples are all alike and would give an interval of no width: there it is Wilson's.
     """
     cm = np.asarray(cm)
     cells = np.nonzero(cm)
@@ -362,15 +378,19 @@ def _intervals(cells: np.ndarray, k: int, resamples: int, seed: int) -> dict[str
     hits, support, called = _resampled_counts(*np.split(place, 2), len(seen), draws)
     _, recall, f1 = _f1_parts(hits, support, called)
     intervals = [[0.0, 0.0] for _ in range(k)]
+    right = counts * (truth == predicted)
     for i in np.flatnonzero(np.isin(seen, truth)):
-        intervals[seen[i]] = _recall_interval(recall[:, i], support[:, i])
-    return {"accuracy": _interval(hits.sum(1) / n), "macro_f1": _interval(_macro(f1, support, called)), "recall": intervals}
+        own = truth == seen[i]
+        intervals[seen[i]] = _recall_interval(recall[:, i], support[:, i], int(right[own].sum()), int(counts[own].sum()))
+    accuracy = _share_interval(hits.sum(1) / n, int(right.sum()), n)
+    return {"accuracy": accuracy, "macro_f1": accuracy if right.sum() == n else _interval(_macro(f1, support, called)),
+            "recall": intervals}
 
 
-def _recall_interval(recall: np.ndarray, support: np.ndarray) -> list[float]:
-    """Over the resamples that hold the class at all: in the others its recall is not defined."""
+def _recall_interval(recall: np.ndarray, support: np.ndarray, k: int, n: int) -> list[float]:
+    """Of k of n rows, over the resamples that hold the class at all: in the others its recall is not defined."""
     held = support > 0
-    return _interval(recall[held]) if held.any() else [0.0, 1.0]
+    return _share_interval(recall[held], k, n) if held.any() else [0.0, 1.0]
 
 
 def _multilabel_resamples(truth: np.ndarray, calls: Sequence[np.ndarray], seed: int, resamples: int = RESAMPLES
@@ -398,8 +418,11 @@ def _multilabel_resamples(truth: np.ndarray, calls: Sequence[np.ndarray], seed: 
 
 def _multilabel_ci(truth: np.ndarray, called: np.ndarray, seed: int) -> dict[str, Any]:
     drawn, = _multilabel_resamples(truth, [called], seed)
-    return {"accuracy": _interval(drawn["accuracy"]), "macro_f1": _interval(drawn["macro_f1"]),
-            "recall": [_recall_interval(drawn["recall"][:, j], drawn["support"][:, j]) if truth[:, j].any() else [0.0, 0.0]
+    right = int((truth == called).all(1).sum())
+    accuracy = _share_interval(drawn["accuracy"], right, len(truth))
+    hits, rows = (truth & called).sum(0), truth.sum(0)
+    return {"accuracy": accuracy, "macro_f1": accuracy if right == len(truth) else _interval(drawn["macro_f1"]),
+            "recall": [_recall_interval(drawn["recall"][:, j], drawn["support"][:, j], int(hits[j]), int(rows[j])) if rows[j] else [0.0, 0.0]
                        for j in range(truth.shape[1])]}
 
 

@@ -119,8 +119,9 @@ class Predictor:
         self.multi_label = info["multi_label"] if info else classifier.problem_type == MULTI_LABEL
         self.takes_pairs = len(info.get("text_col") or ["text"]) == 2
         longest = min(classifier.config.max_tokens, self.tokenizer.max_tokens or classifier.config.max_tokens)
-        self.max_len = min(int(info.get("max_len") or longest), longest)
-        self.truncate = info.get("truncate") or "right"
+        length, side = self.tokenizer.saved_cut
+        self.max_len = min(int(info.get("max_len") or length or longest), longest)
+        self.truncate = info.get("truncate") or side
         self.stride = int(info.get("stride") or 0)
         self.pooling = info.get("pooling") or "mean_probs"
         self.temperature = float(info.get("temperature") or 1.0)

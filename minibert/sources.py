@@ -203,18 +203,19 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _bad_bytes(path: Path, encoding: str) -> str:
-    decoder, fed = codecs.getincrementaldecoder(encoding)(), 0
+    decoder, fed, lines = codecs.getincrementaldecoder(encoding)(), 0, 1
     with open(path, "rb") as f:
         while True:
             chunk = f.read(1 << 16)
             fed += len(chunk)
             try:
-                decoder.decode(chunk, final=not chunk)
+                lines += decoder.decode(chunk, final=not chunk).count("\n")
             except UnicodeDecodeError as e:  # e.object: what was left from before, then this chunk
                 offset = fed - len(e.object) + e.start
-                return (f"{path}: byte {e.object[e.start]:#04x} at offset {offset} is not "
-                        f"{'UTF-16' if encoding == 'utf-16' else 'UTF-8'}; save the file as UTF-8 "
-                        f"(it may be Windows-1252 or Latin-1).")
+                wide = encoding == "utf-16"
+                lines += e.object[:e.start].count(b"\n\0" if wide else b"\n")
+                return (f"{path}, line {lines}: byte {e.object[e.start]:#04x} at offset {offset} is not "
+                        f"{'UTF-16' if wide else 'UTF-8'}; save the file as UTF-8 (it may be Windows-1252 or Latin-1).")
             if not chunk:
                 return f"{path} is not UTF-8; save it as UTF-8."
 

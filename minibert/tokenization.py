@@ -55,7 +55,8 @@ class Tokenizer:
 
     Made by `load_tokenizer` or `train_wordpiece`. Attributes: `vocab_size` (largest id + 1), `pad_id`, `unk_id`,
     `cls_id`, `sep_id`, `mask_id` (None where the vocabulary has none), `family` ("bert", "distilbert" or
-    "roberta"), `max_tokens` (longest input the model's position table takes, None when unknown).
+    "roberta"), `max_tokens` (longest input the model's position table takes, None when unknown), `saved_cut`
+    (model_max_length or None, truncation side: how its files say that texts are cut).
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, special: dict[str, str], family: str,
@@ -69,7 +70,7 @@ class Tokenizer:
             backend.model.dropout = None  # merges left out at random: a setting for pre-training
         self._backend = backend
         self._special = special
-        self._saved_cut = saved_cut
+        self.saved_cut = saved_cut
         self.family = family
         self.max_tokens = max_tokens
         self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
@@ -241,7 +242,7 @@ class Tokenizer:
         Left out, both are as they were in the files this tokenizer was read from.
         """
         folder = Path(folder)
-        length, side = self._saved_cut
+        length, side = self.saved_cut
         lengths = [n for n in (max_len or length, self.max_tokens) if n is not None]
         config: dict[str, Any] = {"tokenizer_class": _class_name(self._backend, self.family), **self._special,
                                   **_casing(self._backend)}

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.pipeline import make_pipeline
 
-from minibert import english, errors, failure_modes, label_noise, tokenization
+from minibert import english, errors, failure_modes, label_noise, metrics, tokenization
 from minibert.data import Split
 from minibert.predictor import Predictor
 
@@ -101,8 +101,8 @@ def test_intervals_against_published_values():
     assert np.allclose(failure_modes.newcombe(56, 70, 48, 80), (0.0524, 0.3339), atol=5e-5)
     assert np.allclose(failure_modes.newcombe(9, 10, 3, 10), (0.1705, 0.8090), atol=5e-5)
     reference = stats.binomtest(7, 40).proportion_ci(method="wilson")
-    assert np.allclose(failure_modes.wilson(7, 40), (reference.low, reference.high), atol=1e-6)
-    assert failure_modes.wilson(0, 5)[1] > 0.4 and failure_modes.wilson(0, 0) == (0.0, 1.0)
+    assert np.allclose(metrics.wilson(7, 40), (reference.low, reference.high), atol=1e-6)
+    assert metrics.wilson(0, 5)[1] > 0.4 and metrics.wilson(0, 0) == (0.0, 1.0)
 
 
 def test_exact_p_is_fishers_test_in_one_stratum_and_the_permutation_test_in_several():

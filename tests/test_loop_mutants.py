@@ -27,8 +27,8 @@ MUTANTS = [Mutant(*m) for m in [
     ("schedule per micro-batch", LOOP, "at.step, at.skipped = at.step + 1, 0", "at.step, at.skipped = at.step + len(passes), 0"),
     ("best not restored", LOOP, "    model.load_state_dict(checkpoint.load_best(out, at.best_file, at.best_sha256))", "    pass"),
     # their siblings
-    ("best is the worst", LOOP, "if macro_f1 > at.best_macro_f1:", "if macro_f1 < at.best_macro_f1 or at.best_epoch == 0:"),
-    ("best is the last", LOOP, "if macro_f1 > at.best_macro_f1:", "if True:"),
+    ("best is the worst", LOOP, "if (macro_f1, -val_loss) > (at.best_macro_f1, -at.best_val_loss):", "if macro_f1 < at.best_macro_f1 or at.best_epoch == 0:"),
+    ("best is the last", LOOP, "if (macro_f1, -val_loss) > (at.best_macro_f1, -at.best_val_loss):", "if True:"),
     ("gradients never zeroed", LOOP, "            optimizer.zero_grad(set_to_none=True)\n", ""),
     ("a skipped step advances the schedule", LOOP, "if scaler.get_scale() < scale:", "if False:"),
     ("a gradient that is not finite is stepped on", LOOP, "or (not math.isfinite(norm) and not scaler.is_enabled())", ""),

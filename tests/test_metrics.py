@@ -249,6 +249,17 @@ def test_bootstrap_agrees_with_drawing_the_rows():
     assert np.array(ours)[:, 0] == pytest.approx(low, abs=0.02) and np.array(ours)[:, 1] == pytest.approx(high, abs=0.02)
 
 
+def test_an_interval_has_a_width_also_where_every_row_is_right():
+    """No resample of 45 right rows holds a wrong one; 45 of 45 is still compatible with an accuracy of 0.93."""
+    got = metrics.bootstrap_ci([[40, 0, 0], [0, 5, 0], [0, 0, 0]])
+    assert got["accuracy"] == pytest.approx(metrics.wilson(45, 45)) and got["accuracy"][0] < 0.93 and got["macro_f1"] == got["accuracy"]
+    assert got["recall"][1] == pytest.approx(metrics.wilson(5, 5)) and got["recall"][2] == [0.0, 0.0]
+    none = metrics.bootstrap_ci([[9, 1], [4, 0]])
+    assert none["recall"][1] == pytest.approx(metrics.wilson(0, 4)) and none["accuracy"] != none["macro_f1"]
+    sets = metrics.multilabel_summary(np.tile([[1, 0], [1, 1]], (10, 1)), np.tile([[.9, .1], [.9, .9]], (10, 1)), ["a", "b"], {"a": .5, "b": .5})
+    assert sets["accuracy_ci95"] == pytest.approx(metrics.wilson(20, 20)) and sets["per_class"]["b"]["recall_ci95"] == pytest.approx(metrics.wilson(10, 10))
+
+
 def test_bootstrap_interval_covers_the_truth_about_95_times_in_100():
     rng = np.random.default_rng(2)
     hits = 0

@@ -268,6 +268,11 @@ def test_a_published_classifier_predicts_as_the_reference_does(tmp_path, problem
     with torch.no_grad():
         expected = reference(**tokenizer.batch(TEXTS, max_len=64)).logits
     np.testing.assert_allclose(predictor.logits(TEXTS), expected.numpy(), atol=1e-5)
+    tokenizer.save(tmp_path, max_len=9, truncate="left")  # a folder that says how its texts are cut
+    assert (cut := Predictor(tmp_path)).max_len == 9 and cut.truncate == "left"
+    with torch.no_grad():
+        short = reference(**tokenizer.batch(TEXTS, max_len=9, truncate="left")).logits
+    np.testing.assert_allclose(cut.logits(TEXTS), short.numpy(), atol=1e-5)
     probabilities = expected.sigmoid() if problem_type.startswith("multi") else expected.softmax(-1)
     np.testing.assert_allclose(predictor.probabilities(TEXTS), probabilities.numpy(), atol=1e-5)
     assert ("labels" in predictor.predict(["it"])[0]) == problem_type.startswith("multi")

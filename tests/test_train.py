@@ -305,8 +305,19 @@ def test_the_best_epoch_is_kept_not_the_last(csv_file, model_folder, tmp_path, m
 
 def test_turning_point_sentence():
     falling = [[1, 0.6, 0, 0.8, 0.80], [2, 0.4, 0, 0.8, 0.85], [3, 0.2, 0, 0.8, 0.82]]
-    assert "turned after epoch 2" in train.turning_point(falling) and "not the last" in train.turning_point(falling)
-    assert "best at epoch 2 of 2" in train.turning_point(falling[:2])
+    assert "turned after epoch 2" in train.turning_point(falling, 2) and "not the last" in train.turning_point(falling, 2)
+    assert "best at epoch 2 of 2" in train.turning_point(falling[:2], 2)
+    level = [[1, 0.6, 0.5, 1, 1.0], [2, 0.4, 0.1, 1, 1.0], [3, 0.2, 0.2, 1, 1.0]]
+    assert "turned" not in train.turning_point(level, 2) and "the model of epoch 2 was kept" in train.turning_point(level, 2)
+
+
+def test_of_epochs_with_the_same_macro_f1_the_surer_one_is_kept(csv_file, model_folder, tmp_path, monkeypatch):
+    losses = iter([0.5, 0.08, 0.2, 0.9])
+    real = train.validate
+    monkeypatch.setattr(train, "validate", lambda *given: (real(*given)[0], next(losses)))
+    monkeypatch.setattr(train, "val_figures", lambda logits, task: (1.0, 1.0))
+    run(csv_file, model_folder, tmp_path / "run", "--epochs", 4)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["best_epoch"] == 2
 
 
 # ------------------------------------------------------------------------------------------- not finite (R6, R7)
@@ -700,6 +711,9 @@ def test_finished_and_unfinished_runs_are_not_overwritten(csv_file, model_folder
 def test_two_runs_in_one_folder_at_once(csv_file, model_folder, tmp_path):
     from minibert.files import folder_lock
     with folder_lock(tmp_path / "run", "a training run"):
+        with pytest.raises(UserError, match="in use by another process"):
+            run(csv_file, model_folder, tmp_path / "run")
+        checkpoint.save_state(tmp_path / "run", {"epoch": 1, "window": 1, "best_file": None})  # of the run that is alive: not one to go on with
         with pytest.raises(UserError, match="in use by another process"):
             run(csv_file, model_folder, tmp_path / "run")
 
