@@ -311,9 +311,9 @@ def check_room(family: Family, flags: Flags) -> None:
     out, _ = place(family.folder, flags)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file, and the report would go into a folder of that name; move it away.")
-    for name in ("metrics.json", "report.md", "errors.csv"):
-        if (out / name).exists() and not (out / name).is_file():
-            raise UserError(f"{out / name} is no file, so the report's would have no place; move it away.")
+    for path in [*(out / name for name in ("metrics.json", "report.md", "errors.csv")), *out.glob("*.png")]:
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path} is no file, so the report's would have no place; move it away.")
 
 
 def rows_to_score(family: Family, bench: Bench) -> tuple[Split, Dataset | None]:

@@ -107,7 +107,7 @@ class Flags:
     reinit_layers: int = flag(0, "give the top N layers fresh weights")
     freeze: str = flag(None, "do not train: embeddings, a number of lowest layers, or encoder (head only)", metavar="PART")
     label_smoothing: float = flag(0.0, "share of the target spread over all classes")
-    patience: int = flag(0, "stop after N epochs without a better validation macro-F1 (0: never)")
+    patience: int = flag(0, "stop after N epochs without a better one: a higher validation macro-F1, or the same and a lower loss (0: never)")
     corrections: str = flag(None, "an errors.csv whose `correction` column replaces labels", metavar="FILE")
     overfit: int = flag(None, "the wiring check: drive N texts to a loss under 0.01, then stop; exit 1 if it fails",
                         type=int, metavar="N")

@@ -342,12 +342,13 @@ def test_a_folder_where_a_file_goes_ends_training_in_a_sentence(csv_file, model_
 
 @pytest.mark.parametrize("harm", [remove, empty, cut, lambda path: (path.unlink(), path.mkdir()), lambda path: (path.unlink(), os.mkfifo(path))],
                          ids=["remove", "empty", "cut", "folder", "pipe"])
-@pytest.mark.parametrize("file", ["history.csv", "metrics.json", "report.md"])
+@pytest.mark.parametrize("file", ["history.csv", "metrics.json", "report.md", "reliability.png"])
 def test_what_the_report_needs_is_looked_at_before_the_test_set(whole, tmp_path, monkeypatch, file, harm):
     shutil.copytree(whole, tmp_path / "run")
-    (tmp_path / "run" / "report.md").write_text("an old report")
+    for old in ("report.md", "reliability.png"):
+        (tmp_path / "run" / old).write_text("an old report's")
     harm(tmp_path / "run" / file)
-    if harm in (remove, empty, cut) and file == "report.md" or harm is remove and file == "metrics.json":
+    if harm in (remove, empty, cut) and file in ("report.md", "reliability.png") or harm is remove and file == "metrics.json":
         return  # it is made anew
     monkeypatch.setattr(evaluate, "predict", lambda *a, **k: pytest.fail("the rows were looked at"))
     with pytest.raises(UserError, match=file):
