@@ -42,7 +42,7 @@ import minibert
 from minibert import attention
 from minibert.batcher import Batcher, ClientGone, Overloaded, TooMuch
 from minibert.cli import UserError
-from minibert.predictor import FAST_TOLERANCE, Predictor, Window
+from minibert.predictor import FAST_TOLERANCE, INT8_MOVES, Predictor, Window
 from minibert.server import ClientLeft, Connection, HTTPError, Limits, Request, Response, Server
 
 PAGE = Path(minibert.__file__).parent / "page.html"
@@ -58,7 +58,7 @@ class Flags:
     port: int = cli.flag(8000, "port; 0 takes a free one and prints it")
     device: str = cli.flag("auto", "cuda, mps or cpu")
     precision: str = cli.flag("fp32", "fp32: the same answer alone or in company, to 1e-5; fast: bf16, fp16 or int8, "
-                              f"whichever the device is fastest with, to {FAST_TOLERANCE} (0.002 on average)", choices=("fp32", "fast"))
+                              f"whichever the device is fastest with, to {FAST_TOLERANCE} (int8 {INT8_MOVES})", choices=("fp32", "fast"))
     threads: int = cli.flag(None, "CPU threads of the model; by default torch's choice", type=int)
     max_texts: int = cli.flag(128, "texts in one request")
     max_chars: int = cli.flag(20_000, "characters in one text")

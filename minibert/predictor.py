@@ -39,7 +39,8 @@ from .model import check_inputs
 POOLINGS = ("mean_probs", "mean_logits", "max", "weighted")
 MOST_THREADS = 1024
 MULTI_LABEL = "multi_label_classification"
-FAST_TOLERANCE = 0.15  # of a probability under --precision fast, against fp32 (see `make_fast`)
+FAST_TOLERANCE = 0.35  # of a probability under --precision fast, against fp32 (see `make_fast`)
+INT8_MOVES = "on average 0.002 in a tiny model, 0.04 in a 6-layer one"
 
 
 class Window(NamedTuple):
@@ -330,9 +331,11 @@ def make_fast(classifier: torch.nn.Module, device: torch.device, say: Callable[[
           scale for the whole batch; so the answer depends a little on who shares the batch.
     fp32  where nothing is faster.
 
-    Against fp32 a probability moves by at most FAST_TOLERANCE. Measured with int8 on the 1,500 validation rows of the
-    embedded reviews, several trained models, alone and in company: by 0.002 on average and by at most 0.08 to 0.11; 1
-    to 5 labels changed, and macro-F1 by at most 0.0007.
+    Against fp32 a probability moves by at most FAST_TOLERANCE, and how far depends on the model. Measured with int8:
+    tiny models on the 1,500 validation rows of the embedded reviews, alone and in company: by 0.002 on average and by
+    at most 0.08 to 0.11; 1 to 5 labels changed, and macro-F1 by at most 0.0007. A 6-layer MiniLM fine-tuned on IMDB, 500
+    of its validation rows: by 0.041 on average and by at most 0.31; 17 labels changed, and accuracy from 0.832 to 0.806.
+    A few hidden activations of pretrained weights are far larger than the rest, and the one scale has to reach them.
     """
     if device.type == "cuda":
         chosen = "bf16" if torch.cuda.is_bf16_supported() else "fp16"
@@ -350,7 +353,8 @@ def make_fast(classifier: torch.nn.Module, device: torch.device, say: Callable[[
                 classifier, {torch.nn.Linear: torch.ao.quantization.per_channel_dynamic_qconfig}, inplace=True)
     else:
         classifier.to(torch.bfloat16 if chosen == "bf16" else torch.float16)
-    say(f"precision fast: {chosen}; probabilities within {FAST_TOLERANCE} of fp32 (0.002 on average).")
+    say(f"precision fast: {chosen}; probabilities within {FAST_TOLERANCE} of fp32"
+        + (f" ({INT8_MOVES}); compare both on your own rows." if chosen == "int8" else "."))
     return chosen
 
 
