@@ -51,4 +51,4 @@ def precision_fast_keeps_its_tolerance(run):
     p, together = exact.probabilities(texts), fast.probabilities(texts)
     alone = np.concatenate([fast.probabilities([text]) for text in texts])
     for moved in (np.abs(together - p), np.abs(alone - p)):
-        assert moved.max() <= 0.15 and moved.mean() < 0.005
+        assert moved.max() <= 0.2 and moved.mean() < 0.005

@@ -286,7 +286,10 @@ def test_fast_stays_within_its_tolerance_alone_and_in_company(tmp_path):
     said = []
     exact, fast = Predictor(run), Predictor(run, precision="fast", say=said.append)
     assert fast.precision in said[0] and (fast.precision == "fp32" or f"within {FAST_TOLERANCE} of fp32" in said[0])
-    assert fast.precision != "int8" or "0.002 in a tiny model, 0.04 in a 6-layer one" in said[0]  # 20 times as far, as measured
+    assert fast.precision != "int8" or "0.002 in a tiny model, 0.02 in a 6-layer one" in said[0]  # ten times as far, as measured
+    if fast.precision == "int8":  # GELU's outputs are what one scale cannot hold
+        layer = fast.classifier.encoder.layers[0]
+        assert type(layer.feed_forward.output) is torch.nn.Linear is not type(layer.feed_forward.intermediate)
     tiny = 0.15
     texts = [f"{a} {b}" for a in TEXTS for b in TEXTS]
     p = exact.probabilities(texts)
