@@ -38,7 +38,7 @@ def test_the_tiny_model_reads_word_order_where_the_floors_cannot(tmp_path):
     predictor = Predictor(out)
     predicted = predictor.probabilities([row["text"] for row in rows]).argmax(1)
     truth = np.array([predictor.labels.index(row["clean_label"]) for row in rows])
-    assert metrics.macro_f1(metrics.confusion_matrix(truth, predicted, 2)) > 0.92  # 0.941 to 0.957, as rounding falls
+    assert metrics.macro_f1(metrics.confusion_matrix(truth, predicted, 2)) > 0.93  # 0.941 to 0.957, as seed and rounding fall
     assert test["macro_f1"] > 0.90  # 2 % of the given labels are wrong
     precision_fast_keeps_its_tolerance(out)
 
