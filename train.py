@@ -347,6 +347,11 @@ def epoch_windows(flags: Flags, task: Task, effective_batch: int, seed: int, epo
     return data.length_buckets(lengths, effective_batch, seed, epoch)
 
 
+def rows_per_pass(batch_size: int, most_tokens: int | None, longest: int) -> int:
+    """`batch_size`, or so many rows of `longest` tokens as make `most_tokens`; at least one."""
+    return batch_size if most_tokens is None else max(1, min(batch_size, most_tokens // longest))
+
+
 def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, most_tokens: int | None, procs: Processes
              ) -> list[tuple[np.ndarray, bool]]:
     """This process's forward passes of one optimizer step: the rows of each, at most `batch_size` and (unless it is one
@@ -355,9 +360,8 @@ def share_of(window: np.ndarray, lengths: np.ndarray, batch_size: int, most_toke
     Every process gets the same number of passes, or the gradient exchange would wait for ever. A process that would
     have no row in a pass repeats one, which does not count.
     """
-    if most_tokens is not None:
-        batch_size = max(1, min(batch_size, most_tokens // int(lengths[window].max())))
-    passes = math.ceil(len(window) / (batch_size * procs.world))
+    rows = rows_per_pass(batch_size, most_tokens, int(lengths[window].max()))
+    passes = math.ceil(len(window) / (rows * procs.world))
     window = window[np.argsort(lengths[window], kind="stable")]
     parts = np.array_split(window, passes * procs.world)[procs.rank::procs.world]
     return [(p, True) if len(p) else (window[:1], False) for p in parts]
@@ -704,7 +708,7 @@ def announce(say: Callable[[str], None], flags: Flags, task: Task, model: Classi
         f"{sum(len(g['params']) for g in decayed)} matrices decay")
     c = model.config
     longest = min(flags.max_len, int(task.lengths("train").max()))
-    rows = min(flags.batch_size, len(task.dataset.train), max(1, (devices.pass_tokens(device, c.hidden_size) or 2**31) // longest))
+    rows = min(len(task.dataset.train), rows_per_pass(flags.batch_size, devices.pass_tokens(device, c.hidden_size), longest))
     plan = devices.memory_plan(
         c, trained, everything - trained, rows, longest, precision=precision,
         attention_dropout=c.attention_probs_dropout_prob, hidden_dropout=c.hidden_dropout_prob,
