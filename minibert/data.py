@@ -288,7 +288,7 @@ def carve(split: Split, fraction: float, seed: int) -> np.ndarray:
             taken[s] += sizes[g]
             left[s] -= 1
     if not mask.any():
-        raise UserError(f"{len(split):,} rows ({len(first):,} different texts, {np.count_nonzero(texts):,} classes) are too "
+        raise UserError(f"{len(split):,} rows ({len(first):,} different texts; classes: {np.count_nonzero(texts):,}) are too "
                         f"few to set some aside for validation or test; add rows, or give val and test files.")
     return mask[groups]
 

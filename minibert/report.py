@@ -141,10 +141,15 @@ def _class_lines(figures: dict[str, Any]) -> list[str]:
     present = sorted((n for n in classes if classes[n]["support"]), key=lambda name: classes[name]["recall"])
     shown = present[:10] if len(classes) > 20 else list(classes)
     width = min(28, max(map(len, shown)))
-    rows = [f"  {shortened(name):<{width}}  {c['precision']:9.4f} {c['recall']:9.4f} {c['f1']:9.4f} {c['support']:9,}"
+    rows = [f"  {shortened(name):<{width}}  {c['precision']:9.4f} {_recall(c):>9} {c['f1']:9.4f} {c['support']:9,}"
             for name, c in ((n, classes[n]) for n in shown)]
     head = f"  {'':<{width}}  precision    recall        f1   support"
     return ([f"  the 10 of {len(classes)} classes with the lowest recall"] if len(classes) > 20 else []) + [head] + rows
+
+
+def _recall(of_class: dict[str, Any]) -> str:
+    """The recall in digits, or a dash: where no row is of the class there was nothing to find (metrics.json has 0)."""
+    return f"{of_class['recall']:.4f}" if of_class["support"] else "–"
 
 
 def _confusion_lines(figures: dict[str, Any]) -> list[str]:
@@ -251,7 +256,7 @@ def _arithmetic_section(figures: dict[str, Any]) -> str:
 
 def _class_section(figures: dict[str, Any]) -> str:
     classes, labels = figures["per_class"], figures["labels"]
-    rows = [[escape(n), f"{c['precision']:.4f}", f"{c['recall']:.4f} ({interval(c['recall_ci95'])})", f"{c['f1']:.4f}",
+    rows = [[escape(n), f"{c['precision']:.4f}", _recall(c) + (f" ({interval(c['recall_ci95'])})" if c["support"] else ""), f"{c['f1']:.4f}",
              f"{c['support']:,}"] + ([f"{figures['thresholds'][n]:.3f}"] if figures.get("multi_label") else [])
             for n, c in classes.items()]
     header = ["class", "precision", "recall (95 % interval)", "F1", "rows"] + (["threshold"] if figures.get("multi_label") else [])

@@ -387,7 +387,11 @@ def test_a_new_labelled_file_and_its_drift(run, tmp_path, capsys):
     assert got["n"] == 30 and got["absent"] == ["positive"] and got["looks"] == 1
     assert got["drift"]["unseen_words"] > 0.3 > got["drift"]["unseen_words_validation"]
     assert got["drift"]["largest_share_change"] > 0.4
-    assert "## Drift" in (run / "on-new-reviews" / "report.md").read_text()
+    report = (run / "on-new-reviews" / "report.md").read_text()
+    assert "## Drift" in report
+    # Nothing was there to be found: a dash, not "0 of its rows were found".
+    assert re.search(r"^\| positive +\| [\d.]+ +\| – +\|", report, re.M) and re.search(r"^\| negative +\| [\d.]+ +\| 0\.\d+ \(", report, re.M), report
+    assert re.search(r"^  positive +[\d.]+ +– ", capsys.readouterr().out, re.M)
     assert "test" not in json.loads((run / "metrics.json").read_text())
     with pytest.raises(UserError, match="looked at"):  # it is a test set like any other
         go(run, "--data", path)

@@ -1,12 +1,13 @@
 """The run of RUN once more, written the usual way with transformers: accuracy and time beside ours.
 
-    python tests/benchmarks/imdb_transformers.py RUN [--test-rows 25000]
+    python tests/benchmarks/imdb_transformers.py RUN [--test-rows 25000] [--attention-dropout 0.1]
 
 RUN is a finished run folder of train.py on a pretrained model: its rows (limit and split included), weights, length,
-batch size, rate, epochs and seed are taken from its run.json. Everything else is the usual hand-written loop:
-AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, shuffled batches, AdamW, a linear schedule
-with warmup; dropout as in RUN (which has no attention dropout on a CPU: transformers is slower with it, see speed.py).
-Times are seconds of the wall clock and of the processor.
+truncation (left or right), batch size, rate, epochs and seed are taken from its run.json. Everything else is the usual
+hand-written loop: AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, shuffled batches, AdamW, a
+linear schedule with warmup; dropout as in RUN, which has no attention dropout on a CPU unless asked (transformers is
+slower with it, see speed.py): `--attention-dropout 0.1` is what a checkpoint usually asks for. `--test-rows 0` leaves the
+test set alone. Times are seconds of the wall clock and of the processor.
 """
 
 import argparse
@@ -29,6 +30,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("run")
     p.add_argument("--test-rows", type=int, default=25_000, help="how many of the test rows (drawn at random, seed 0)")
+    p.add_argument("--attention-dropout", type=float, help="other than RUN's")
     given = p.parse_args()
     info = checkpoint.load_run(Path(given.run)).info
     flags, ours = info["flags"], given.run
@@ -37,10 +39,11 @@ def main() -> None:
     assert train.fingerprint() == info["data"]["fingerprint"]["train"], "these are not the rows of the run"
     test = dataset.test.take(np.sort(np.random.default_rng(0).permutation(len(dataset.test))[:given.test_rows]))
 
+    attention = info["dropout"]["attention"] if given.attention_dropout is None else given.attention_dropout
     torch.manual_seed(info["seed"])
-    tokenizer = AutoTokenizer.from_pretrained(info["model"])
+    tokenizer = AutoTokenizer.from_pretrained(info["model"], truncation_side=flags["truncate"])
     model = AutoModelForSequenceClassification.from_pretrained(info["model"], num_labels=len(dataset.labels),
-                                                               attention_probs_dropout_prob=info["dropout"]["attention"],
+                                                               attention_probs_dropout_prob=attention,
                                                                hidden_dropout_prob=info["dropout"]["hidden"])
     collate = DataCollatorWithPadding(tokenizer)
 
@@ -65,8 +68,8 @@ def main() -> None:
     batches = loader(train, True, flags["batch_size"])
     total = len(batches) * flags["epochs"]
     schedule = get_linear_schedule_with_warmup(optimizer, int(total * flags["warmup_ratio"]), total)
-    print(f"transformers, the same rows and settings as {ours}: {len(train):,} rows, {total:,} steps, {torch.get_num_threads()} thread(s); "
-          f"ours took {info['seconds']:.0f} s of wall clock")
+    print(f"transformers, the same rows and settings as {ours}: {len(train):,} rows, {total:,} steps, {torch.get_num_threads()} thread(s), "
+          f"attention dropout {attention:g}; ours took {info['seconds']:.0f} s of wall clock")
     for epoch in range(1, flags["epochs"] + 1):
         model.train()
         wall, cpu, losses = time.monotonic(), time.process_time(), []
@@ -80,7 +83,8 @@ def main() -> None:
             losses.append(loss.item())
         print(f"epoch {epoch}: train_loss {np.mean(losses):.4f}  wall {time.monotonic() - wall:.0f} s  cpu {time.process_time() - cpu:.0f} s", flush=True)
         evaluate(dataset.val, "val")
-    evaluate(test, "test")
+    if len(test):
+        evaluate(test, "test")
 
 
 if __name__ == "__main__":
